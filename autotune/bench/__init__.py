@@ -1,0 +1,1 @@
+"""Load over HTTP, and the only asynchronous code: requests in, raw records and points out."""

@@ -1,0 +1,103 @@
+"""What is seen while a study runs: a line for each event, and below them a live line on a terminal.
+
+Piped, or without colour, the same lines come out plain.
+"""
+
+from types import TracebackType
+
+from rich.live import Live
+from rich.text import Text
+
+from autotune.cli.console import err
+from autotune.decide.ranking import baseline, gain, incumbent, values_of
+from autotune.domain.interrupt import Interrupt
+from autotune.domain.measurement import Point
+from autotune.domain.objective import Objective
+from autotune.domain.space import Configuration
+from autotune.domain.trial import Failed, Origin, Step, TrialRecord
+from autotune.report import words
+from autotune.report.tables import STYLES
+from autotune.units import format_duration
+
+_DOING = {
+    Step.LAUNCH: "starting the server",
+    Step.SMOKE: "first request",
+    Step.MEASURE: "measuring",
+    Step.STOP: "stopping the server",
+}
+
+
+class RunView:
+    """The `Observer` of a run in a terminal or a pipe; a context manager that shows the live line."""
+
+    def __init__(self, objectives: tuple[Objective, ...], interrupt: Interrupt) -> None:
+        self._objectives = objectives
+        self._interrupt = interrupt
+        self._records: list[TrialRecord] = []
+        self._doing = ""
+        self._live = Live(console=err, get_renderable=self._line, refresh_per_second=2, transient=True)
+
+    def __enter__(self) -> "RunView":
+        if err.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def trial_started(self, number: int, origin: Origin, configuration: Configuration) -> None:
+        """Say what is tried."""
+        self._doing = f"trial {number}"
+        retry = " (again)" if origin is Origin.RETRY else ""
+        self._print(Text(f"trial {number:>3}  {words.configuration(configuration)}{retry}"))
+
+    def step_started(self, number: int, step: Step) -> None:
+        """Show the step in the live line."""
+        self._doing = f"trial {number}: {_DOING[step]}"
+
+    def point_measured(self, number: int, point: Point) -> None:
+        """Show in the live line how far the ladder has come."""
+        rate = words.number(point.out_tok_s)
+        self._doing = f"trial {number}: measuring, {rate} tok/s at {point.streams} streams"
+
+    def trial_finished(self, record: TrialRecord) -> None:
+        """Say how it ended, how long it took and how much time is left."""
+        self._records.append(record)
+        state = words.state(record)
+        took = format_duration(sum(record.step_s.values()))
+        line = Text(f"           {state}", style=STYLES[state])
+        line.append(f"  {words.outcome(record, self._objectives)}", style="default")
+        line.append(f"  [took {took}, {format_duration(self._interrupt.left_s)} left]", style="dim")
+        self._print(line)
+
+    def note(self, text: str) -> None:
+        """Say something the user should know."""
+        self._print(Text(text, style="yellow"))
+
+    def _print(self, text: Text) -> None:
+        err.print(text, soft_wrap=True)
+
+    def _line(self) -> Text:
+        """Phase, time left, incumbent and failures so far."""
+        failed = sum(isinstance(record.outcome, Failed) for record in self._records)
+        parts = [
+            self._doing or "preparing",
+            f"{format_duration(self._interrupt.left_s)} left",
+            self._incumbent(),
+            f"{failed} of {len(self._records)} failed",
+        ]
+        return Text(
+            " | ".join(part for part in parts if part), style="cyan", overflow="ellipsis", no_wrap=True
+        )
+
+    def _incumbent(self) -> str:
+        best, base = incumbent(self._records, self._objectives), baseline(self._records)
+        if best is None:
+            return "nothing measured yet"
+        values = values_of(best, self._objectives)
+        base_values = values_of(base, self._objectives) if base else None
+        if values is None or base_values is None:
+            return f"best: trial {best.number}"
+        return f"best: trial {best.number}, {gain(values, base_values, self._objectives):.2f}x baseline"

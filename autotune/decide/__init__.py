@@ -1,0 +1,1 @@
+"""What to conclude: pure functions over domain values. No input, no output, no clock."""

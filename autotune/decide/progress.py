@@ -1,0 +1,88 @@
+"""How far a server came, told by its lines of information; its settings, and which requests it answered."""
+
+import re
+from collections.abc import Collection
+
+from autotune.decide.rulebook import Rules
+from autotune.decide.template import Value, read_value
+from autotune.domain.failure import Phase
+
+_ORDER = {phase: position for position, phase in enumerate(Phase)}
+_ACCESS = re.compile(r'"(?P<method>[A-Z]{3,7}) (?P<path>/\S{0,200}) HTTP/\d(?:\.\d)?" (?P<status>\d{3})')
+_COMPLETIONS = ("completions", "/responses", "/messages", "/generate", "/embeddings", "/invocations")
+_SETTING = re.compile(
+    r"'?\b(?P<name>[a-z_]{3,40})'?[:=] ?(?P<value>\d{1,15}(?:\.\d{1,9})?|True|False|'[^']{1,200}')"
+)
+
+
+def later(one: Phase, other: Phase) -> Phase:
+    """The phase that comes later in a server's life."""
+    return one if _ORDER[one] >= _ORDER[other] else other
+
+
+def phase_of(functions: Collection[str], rules: Rules) -> Phase | None:
+    """The phase that the functions of a traceback belong to; None when they do not tell."""
+    return next((signs.phase for signs in rules.phases if not signs.functions.isdisjoint(functions)), None)
+
+
+class Progress:
+    """What the quiet lines of one run said; `phase` only goes forward."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.phase = Phase.ARGS
+        self.values: dict[str, Value] = {}
+        self.answered = 0
+        """Completions with status 200."""
+        self.refused = 0
+        """Completions with status 4xx."""
+        self.failed = 0
+        """Completions with status 5xx."""
+        self._settings = rules.signs.settings
+        self._texts = [(text, signs.phase) for signs in rules.phases for text in signs.texts]
+        self._facts = rules.facts
+
+    @property
+    def ready(self) -> bool:
+        """It said that it accepts requests."""
+        return _ORDER[self.phase] >= _ORDER[Phase.FIRST_REQUEST]
+
+    @property
+    def version(self) -> str | None:
+        """Of vLLM, when a line named it."""
+        version = self.values.get("version")
+        return str(version) if version is not None else None
+
+    def read(self, body: str) -> None:
+        """Take in one line of information."""
+        if " HTTP/" in body and (access := _ACCESS.search(body)):
+            self._request(access)
+            return
+        for text, phase in self._texts:
+            if text in body:
+                self.phase = later(self.phase, phase)
+        for fact in self._facts:
+            if fact.contains in body and (match := fact.pattern.search(body)):
+                for name, value in match.groupdict().items():
+                    if value is not None:
+                        self.values[name] = value if name == "version" else read_value(name, value)
+        if "args: " in body:
+            self._arguments(body)
+
+    def _request(self, access: re.Match[str]) -> None:
+        if access["method"] != "POST" or not any(part in access["path"] for part in _COMPLETIONS):
+            return
+        match access["status"][0]:
+            case "2":
+                self.answered += 1
+                self.phase = later(self.phase, Phase.SERVING)
+            case "4":
+                self.refused += 1
+            case "5":
+                self.failed += 1
+
+    def _arguments(self, body: str) -> None:
+        """Keep those of `non-default args: {...}` or `args: Namespace(...)` that the rules name."""
+        for match in _SETTING.finditer(body):
+            name, value = match["name"], match["value"].strip("'")
+            if name in self._settings and name not in self.values and value != "False":
+                self.values[name] = read_value(name, value)

@@ -1,0 +1,54 @@
+"""Everything that is data about vLLM's logs: the signatures, and how its phases, facts and stops are told."""
+
+import re
+from dataclasses import dataclass
+
+from autotune.decide.signatures import RuleIndex
+from autotune.domain.failure import Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseSigns:
+    """How a phase is recognised: by functions in a traceback, by texts that say it has begun."""
+
+    phase: Phase
+    functions: frozenset[str] = frozenset()
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactSign:
+    """A line of information that holds values worth knowing; the last one counts."""
+
+    contains: str
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSigns:
+    """Texts that say what a line is, whatever failed."""
+
+    run_starts: tuple[str, ...]
+    """The server has been started (again)."""
+    stops: tuple[str, ...]
+    """It was told to stop: what follows is its own cleaning up."""
+    fatal: tuple[str, ...]
+    """The traceback that follows ended a process."""
+    survived: tuple[str, ...]
+    """The traceback that follows did not."""
+    chained: tuple[str, ...]
+    """The next traceback belongs to the one before."""
+    no_failures: tuple[str, ...]
+    """Exceptions that are how a program is stopped."""
+    settings: frozenset[str]
+    """Arguments whose values are kept; any other, above all a key or a token, is not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """One rule file. `phases` are in the order in which functions of a traceback are asked for."""
+
+    index: RuleIndex
+    phases: tuple[PhaseSigns, ...]
+    facts: tuple[FactSign, ...]
+    signs: LogSigns

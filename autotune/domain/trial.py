@@ -1,0 +1,93 @@
+"""A trial: one configuration, launched, measured or failed, and everything kept about it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from autotune.domain.failure import Failure
+from autotune.domain.measurement import Point
+from autotune.domain.space import Configuration
+
+
+class Origin(StrEnum):
+    """Why a configuration was tried."""
+
+    BASELINE = "baseline"
+    """vLLM's own defaults (with the space's fixed settings): always trial 0."""
+    SAMPLED = "sampled"
+    RETRY = "retry"
+    """The same settings once more, after a fault that was not theirs."""
+
+
+class Step(StrEnum):
+    """What a running trial is doing, in this order."""
+
+    LAUNCH = "launch"
+    SMOKE = "smoke"
+    MEASURE = "measure"
+    STOP = "stop"
+
+
+class Interruption(StrEnum):
+    """Why a trial was broken off without a verdict on its settings."""
+
+    BUDGET = "budget"
+    USER = "user"
+    KILLED = "killed"
+    """autotune itself was killed; found when the study was opened again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The whole ladder was measured; one point for each stream count."""
+
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The settings did not work here; `points` are those measured before."""
+
+    failure: Failure
+    points: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupted:
+    """Broken off: says nothing about the settings."""
+
+    reason: Interruption
+    points: tuple[Point, ...] = ()
+
+
+Outcome = Measured | Failed | Interrupted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRecord:
+    """A trial as it is kept; `outcome` is None while it runs. Times are UTC, durations seconds."""
+
+    number: int
+    origin: Origin
+    configuration: Configuration
+    argv: tuple[str, ...]
+    """The server's words without host and port, which differ from launch to launch."""
+    env: Mapping[str, str]
+    """The variables that belong to the configuration, not those autotune adds for its own ends."""
+    started_at: datetime
+    finished_at: datetime | None = None
+    step_s: Mapping[Step, float] = field(default_factory=dict)
+    """How long each step took."""
+    log_path: str | None = None
+    outcome: Outcome | None = None
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The points measured, in rising stream counts."""
+        return self.outcome.points if self.outcome else ()
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why it failed; None unless it did."""
+        return self.outcome.failure if isinstance(self.outcome, Failed) else None

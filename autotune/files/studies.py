@@ -1,0 +1,116 @@
+"""Reads a study from TOML: what is measured, what is best, and how long a trial may take."""
+
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TypeVar
+
+from autotune.domain.objective import Objective, default_objectives
+from autotune.domain.study import Limits
+from autotune.domain.workload import Workload
+from autotune.errors import UserError
+from autotune.files.shipped import STUDIES, find, shown
+from autotune.files.toml import Table, read_toml
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyFile:
+    """What a study file says; the model, and what is None here, come from the command line."""
+
+    name: str
+    search_space: str | None
+    """A path or a name for `load_space`; None for the default space of the machine."""
+    workload: Workload
+    objectives: tuple[Objective, ...]
+    seed: int
+    limits: Limits
+    budget_s: float | None
+
+
+def load_study(ref: str, cwd: Path) -> StudyFile:
+    """The study that `ref` means: a path or a name, see `autotune.files.shipped.find`.
+
+    Raises FileError for the first thing in the file that is not allowed, UserError for an unknown name.
+    """
+    path = find(STUDIES, ref, cwd)
+    file = read_toml(path, shown(path, cwd))
+    file.only("schema", "name", "search_space", "objectives", "seed", "budget_s", "workload", "limits")
+    workload = _workload(file.table("workload"))
+    budget_s = file.number("budget_s")
+    if budget_s is not None and budget_s <= 0:
+        raise file.error("budget_s", f"must be above 0 seconds, but is {budget_s}")
+    name = file.text("name") or path.stem
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise file.error("name", f"must be letters, digits, `.`, `_` and `-`, but is {name!r}")
+    return StudyFile(
+        name=name,
+        search_space=file.text("search_space"),
+        workload=workload,
+        objectives=_objectives(file, workload),
+        seed=file.whole("seed") or 0,
+        limits=_limits(file.table("limits")),
+        budget_s=budget_s,
+    )
+
+
+def _workload(table: Table) -> Workload:
+    table.only(*(field.name for field in fields(Workload)))
+    default = Workload()
+    streams = table.sequence("streams")
+    counts = default.streams if streams is None else tuple(n for n in streams if type(n) is int)
+    if streams is not None and len(counts) != len(streams):
+        raise table.error("streams", f"must be rising whole numbers from 1, but is {streams}")
+    try:
+        return Workload(
+            prompt_tokens=_or(table.whole("prompt_tokens"), default.prompt_tokens),
+            output_tokens=_or(table.whole("output_tokens"), default.output_tokens),
+            streams=counts,
+            prompts=_or(table.whole("prompts"), default.prompts),
+            seed=_or(table.whole("seed"), default.seed),
+            min_window_s=_or(table.number("min_window_s"), default.min_window_s),
+            max_window_s=_or(table.number("max_window_s"), default.max_window_s),
+        )
+    except ValueError as error:
+        raise table.error(None, str(error)) from None
+
+
+def _objectives(file: Table, workload: Workload) -> tuple[Objective, ...]:
+    texts = file.sequence("objectives")
+    if texts is None:
+        return default_objectives(workload.streams)
+    objectives: list[Objective] = []
+    for text in texts:
+        try:
+            objective = Objective.parse(str(text))
+        except UserError as error:
+            raise file.error("objectives", str(error)) from None
+        if objective.streams not in workload.streams:
+            counts = ", ".join(map(str, workload.streams))
+            raise file.error("objectives", f"{objective} is not measured; the stream counts are {counts}")
+        if objective in objectives:
+            raise file.error("objectives", f"{objective} is named twice")
+        objectives.append(objective)
+    return tuple(objectives)
+
+
+def _limits(table: Table) -> Limits:
+    table.only(*(field.name for field in fields(Limits)))
+    default = Limits()
+    limits = Limits(
+        startup_s=_or(table.number("startup_s"), default.startup_s),
+        smoke_s=_or(table.number("smoke_s"), default.smoke_s),
+        stop_grace_s=_or(table.number("stop_grace_s"), default.stop_grace_s),
+        retries=_or(table.whole("retries"), default.retries),
+    )
+    for name in ("startup_s", "smoke_s", "stop_grace_s"):
+        if getattr(limits, name) <= 0:
+            raise table.error(name, f"must be above 0 seconds, but is {getattr(limits, name)}")
+    if limits.retries < 0:
+        raise table.error("retries", f"must be 0 or more, but is {limits.retries}")
+    return limits
+
+
+def _or(value: T | None, default: T) -> T:
+    return default if value is None else value

@@ -1,0 +1,86 @@
+"""The JSON that `--json` prints. Its keys are part of the command's interface: added to, never renamed."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from autotune.decide.ranking import baseline, front, gain, values_of
+from autotune.domain.machine import Environment
+from autotune.domain.objective import Objective
+from autotune.domain.study import StudyInfo
+from autotune.domain.trial import Interrupted, TrialRecord
+from autotune.report import words
+
+
+def study_document(
+    info: StudyInfo, budgets_s: Sequence[float], records: Sequence[TrialRecord]
+) -> Mapping[str, object]:
+    """`study` and all `trials`: what `autotune show --json` prints."""
+    return {
+        "study": _study(info, budgets_s),
+        "trials": [trial_document(record, info.objectives) for record in records],
+        "front": [record.number for record in front(records, info.objectives)],
+    }
+
+
+def best_document(
+    info: StudyInfo, budgets_s: Sequence[float], records: Sequence[TrialRecord], best: TrialRecord
+) -> Mapping[str, object]:
+    """The chosen trial beside the baseline: what `autotune best --json` prints.
+
+    `gain` is the geometric mean over the objectives of best against baseline, null without a baseline.
+    """
+    base = baseline(records)
+    values, base_values = values_of(best, info.objectives), base and values_of(base, info.objectives)
+    return {
+        "study": _study(info, budgets_s),
+        "best": trial_document(best, info.objectives),
+        "baseline": base and trial_document(base, info.objectives),
+        "gain": gain(values, base_values, info.objectives) if values and base_values else None,
+        "front": [record.number for record in front(records, info.objectives)],
+    }
+
+
+def trial_document(record: TrialRecord, objectives: Sequence[Objective]) -> Mapping[str, object]:
+    """One trial. `values` are null unless it was measured; `failure` is null unless it failed."""
+    values = values_of(record, objectives)
+    interrupted = record.outcome if isinstance(record.outcome, Interrupted) else None
+    return {
+        "number": record.number,
+        "state": words.state(record),
+        "origin": record.origin.value,
+        "parameters": dict(record.configuration.values),
+        "argv": list(record.argv),
+        "env": dict(record.env),
+        "values": values and {str(o): v for o, v in zip(objectives, values, strict=True)},
+        "failure": msgspec.to_builtins(record.failure),
+        "interruption": interrupted and interrupted.reason.value,
+        "points": [msgspec.to_builtins(point) for point in record.points],
+        "times": {
+            "started_at": record.started_at.isoformat(),
+            "finished_at": record.finished_at and record.finished_at.isoformat(),
+            **{f"{step}_s": seconds for step, seconds in record.step_s.items()},
+        },
+        "log_path": record.log_path,
+    }
+
+
+def environment_document(environment: Environment) -> Mapping[str, object]:
+    """Machine and vLLM, without the list of flags."""
+    plain: dict[str, dict[str, object]] = msgspec.to_builtins(environment)
+    plain["vllm"].pop("flags", None)
+    return plain
+
+
+def _study(info: StudyInfo, budgets_s: Sequence[float]) -> Mapping[str, object]:
+    return {
+        "name": info.name,
+        "model": info.model,
+        "search_space": info.space_name,
+        "objectives": [str(objective) for objective in info.objectives],
+        "workload": msgspec.to_builtins(info.workload),
+        "seed": info.seed,
+        "vllm_version": info.environment.vllm.version,
+        "environment": environment_document(info.environment),
+        "budget": {"invocations_s": list(budgets_s), "spent_s": info.spent_s},
+    }

@@ -1,0 +1,59 @@
+"""How values are said: one place, so that the terminal, the launch file and the live view say the same."""
+
+from collections.abc import Mapping, Sequence
+
+from autotune.domain.failure import Blame
+from autotune.domain.objective import METRICS, Objective
+from autotune.domain.space import Configuration
+from autotune.domain.trial import Failed, Interrupted, Interruption, Measured, TrialRecord
+
+_INTERRUPTIONS: Mapping[Interruption, str] = {
+    Interruption.BUDGET: "the budget was used up",
+    Interruption.USER: "stopped by the user",
+    Interruption.KILLED: "autotune itself was killed",
+}
+
+
+def number(value: float) -> str:
+    """Three significant digits at least, and never more than one decimal above 100."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def quantity(value: float, objective: Objective) -> str:
+    """An objective's value with its unit."""
+    return f"{number(value)} {METRICS[objective.metric].unit}"
+
+
+def configuration(value: Configuration) -> str:
+    """The parameters of a configuration on one line."""
+    return ", ".join(f"{name}={v}" for name, v in value.values.items()) or "vLLM's defaults"
+
+
+def state(record: TrialRecord) -> str:
+    """One word."""
+    match record.outcome:
+        case Measured():
+            return "measured"
+        case Failed():
+            return "failed"
+        case Interrupted():
+            return "interrupted"
+        case None:
+            return "running"
+
+
+def outcome(record: TrialRecord, objectives: Sequence[Objective]) -> str:
+    """What came of a trial, on one line."""
+    match record.outcome:
+        case Measured(points=points):
+            values = [(o, o.value(points)) for o in objectives]
+            return ", ".join(f"{o} {quantity(v, o)}" for o, v in values if v is not None)
+        case Failed(failure=failure):
+            doubt = " (cause not certain)" if failure.blame is Blame.UNKNOWN else ""
+            return f"{failure.kind} at {failure.phase}: {failure.why}{doubt}"
+        case Interrupted(reason=reason):
+            return _INTERRUPTIONS[reason]
+        case None:
+            return ""

@@ -1,0 +1,1 @@
+"""The Optuna study: which configuration comes next, and what came of the ones before."""

@@ -1,0 +1,1 @@
+"""The evidence, in SQL: what was launched, what happened, what was measured."""

@@ -1,0 +1,106 @@
+"""Opening a study file: WAL, foreign keys, migrations, and the lock that lets one `autotune run` write."""
+
+import fcntl
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import Engine, create_engine, event, insert
+from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.pool import NullPool, PoolProxiedConnection
+
+from autotune.errors import EnvironmentFault, StoreError
+from autotune.store.codec import utc
+from autotune.store.schema import MIGRATIONS, check_version, schema
+
+BUSY_TIMEOUT_S = 60.0
+"""How long a writer waits for another: optuna-dashboard and a report may read while trials are written."""
+
+
+def database_url(ref: str) -> str:
+    """The SQLAlchemy URL of a study file, or `ref` itself when it is one already."""
+    return ref if "://" in ref else f"sqlite:///{Path(ref).absolute()}"
+
+
+def database_path(url: str) -> Path | None:
+    """The file behind an SQLite URL; None for a database server."""
+    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
+
+
+def open_engine(url: str, *, create: bool) -> Engine:
+    """A database with the current schema, created if `create` and it is not there.
+
+    Raises StoreError when it cannot be read or written, is no study file, or is newer than this program.
+    """
+    path = database_path(url)
+    if path is not None:
+        if create:
+            _make_folder(path.parent)
+        elif not path.is_file():
+            raise StoreError(f"{path}: no such study file; `autotune run MODEL --db {path}` would make it")
+    # Without a pool no file handle outlives its transaction: nothing to close, nothing to inherit.
+    engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": BUSY_TIMEOUT_S} if path else {})
+    if path is not None:
+        event.listen(engine, "connect", _configure_sqlite)
+    try:
+        _migrate(engine, str(path or url), create=create)
+    except (OperationalError, DatabaseError) as error:
+        raise StoreError(f"{path or url}: cannot be used as a study file: {error.orig}") from None
+    return engine
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder}: cannot make the folder for the study file: {error.strerror}") from None
+
+
+def _configure_sqlite(connection: sqlite3.Connection, _record: PoolProxiedConnection) -> None:
+    cursor = connection.cursor()
+    # In WAL mode readers and the writer do not block each other; FULL keeps a commit through a power cut.
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _migrate(engine: Engine, path: str, *, create: bool) -> None:
+    """Apply the steps the file lacks, each in one transaction with its own record."""
+    with engine.connect() as connection:
+        version = check_version(connection, path)
+    if version == 0 and not create:
+        raise StoreError(f"{path}: has no autotune study in it")
+    for number, step in enumerate(MIGRATIONS[version:], start=version + 1):
+        with engine.begin() as connection:
+            schema.create(connection, checkfirst=True)
+            step(connection)
+            connection.execute(insert(schema).values(version=number, applied_at=utc(datetime.now(UTC))))
+
+
+@contextmanager
+def writer_lock(url: str) -> Iterator[None]:
+    """Hold the right to run trials of a study; the kernel frees it however this process ends.
+
+    Raises EnvironmentFault when another process holds it. A database server has no such lock.
+    """
+    path = database_path(url)
+    if path is None:
+        yield
+        return
+    _make_folder(path.parent)
+    lock_path = path.with_name(path.name + ".lock")
+    try:
+        handle = lock_path.open("a")
+    except OSError as error:
+        raise StoreError(f"{lock_path}: cannot be written: {error.strerror}") from None
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EnvironmentFault(
+                f"{path}: another autotune is running this study; wait for it, or stop it with Ctrl-C"
+            ) from None
+        yield

@@ -1,0 +1,181 @@
+"""Reads and writes the evidence of one study. Each method is one transaction."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from sqlalchemy import Connection, Engine, func, insert, select, update
+from sqlalchemy.exc import DBAPIError
+
+from autotune.domain.machine import Environment
+from autotune.domain.measurement import MeasuredPoint, Point, RequestRecord
+from autotune.domain.objective import Objective
+from autotune.domain.server import ServerMark
+from autotune.domain.space import Json
+from autotune.domain.study import StudyInfo, StudySpec
+from autotune.domain.trial import Outcome, Step, TrialRecord
+from autotune.domain.workload import Workload
+from autotune.errors import StoreError
+from autotune.store import codec
+from autotune.store.schema import point, request, run, study, trial
+
+
+class EvidenceStore:
+    """One study in one database; the `TrialStore` of the loop, and what reports read from."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._run_id: int | None = None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """Commit all of it or nothing. Raises StoreError when the database cannot (disk full, locked)."""
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except DBAPIError as error:
+            raise StoreError(f"{self._engine.url}: the study file cannot be used: {error.orig}") from error
+
+    def info(self) -> StudyInfo | None:
+        """What the study is about; None in a file that holds none yet."""
+        with self._transaction() as connection:
+            row = connection.execute(select(study)).mappings().first()
+            spent_s = connection.execute(select(func.sum(run.c.spent_s))).scalar() or 0.0
+        if row is None:
+            return None
+        return StudyInfo(
+            name=row["name"],
+            model=row["model"],
+            space=row["space"],
+            space_digest=row["space_digest"],
+            workload=codec.from_json(row["workload"], Workload),
+            objectives=tuple(Objective.parse(text) for text in row["objectives"]),
+            seed=row["seed"],
+            environment=codec.from_json(row["environment"], Environment),
+            spent_s=spent_s,
+        )
+
+    def create(
+        self, spec: StudySpec, space: Mapping[str, Json], environment: Environment, now: datetime
+    ) -> None:
+        """Keep what a new study is about; `space` is the content of the search space's file."""
+        with self._transaction() as connection:
+            connection.execute(
+                insert(study).values(
+                    name=spec.name,
+                    model=spec.model,
+                    space=dict(space),
+                    space_digest=spec.space.digest,
+                    workload=codec.to_json(spec.workload),
+                    objectives=[str(objective) for objective in spec.objectives],
+                    seed=spec.seed,
+                    environment=codec.environment_json(environment),
+                    created_at=codec.utc(now),
+                )
+            )
+
+    def begin_run(self, budget_s: float, now: datetime) -> None:
+        """Keep that an invocation with this budget has begun; its trials are counted to it."""
+        with self._transaction() as connection:
+            result = connection.execute(insert(run).values(started_at=codec.utc(now), budget_s=budget_s))
+            self._run_id = result.inserted_primary_key[0] if result.inserted_primary_key else None
+
+    def end_run(self, spent_s: float, ended: str) -> None:
+        """Keep how long the invocation took, and why it ended."""
+        with self._transaction() as connection:
+            connection.execute(
+                update(run).where(run.c.id == self._run_id).values(spent_s=spent_s, ended=ended)
+            )
+
+    def budgets_s(self) -> Sequence[float]:
+        """The budget of each invocation so far."""
+        with self._transaction() as connection:
+            return connection.execute(select(run.c.budget_s).order_by(run.c.id)).scalars().all()
+
+    def begin(self, record: TrialRecord, mark: ServerMark | None) -> None:
+        """Keep a trial that is about to be launched; without a mark when there is nothing to find again."""
+        if self._run_id is None:
+            raise StoreError("a trial was begun outside an invocation")
+        with self._transaction() as connection:
+            connection.execute(
+                insert(trial).values(
+                    number=record.number,
+                    run_id=self._run_id,
+                    origin=record.origin.value,
+                    configuration=dict(record.configuration.values),
+                    argv=list(record.argv),
+                    env=dict(record.env),
+                    started_at=codec.utc(record.started_at),
+                    log_path=record.log_path,
+                    mark=None if mark is None else codec.to_json(mark),
+                    state=codec.RUNNING,
+                )
+            )
+
+    def set_mark(self, number: int, mark: ServerMark) -> None:
+        """Add the pid of the spawned server."""
+        self._update_trial(number, {"mark": codec.to_json(mark)})
+
+    def add_point(self, number: int, measured: MeasuredPoint) -> None:
+        """Keep a point and its requests."""
+        with self._transaction() as connection:
+            result = connection.execute(insert(point).values(codec.point_columns(number, measured)))
+            assert result.inserted_primary_key is not None  # noqa: S101 - SQLAlchemy gives it for an insert
+            rows = [codec.request_columns(result.inserted_primary_key[0], r) for r in measured.requests]
+            if rows:
+                connection.execute(insert(request), rows)
+
+    def finish(
+        self, number: int, outcome: Outcome, step_s: Mapping[Step, float], finished_at: datetime
+    ) -> None:
+        """Keep how it ended."""
+        columns = {"finished_at": codec.utc(finished_at), "step_s": {s.value: t for s, t in step_s.items()}}
+        self._update_trial(number, {**columns, **codec.outcome_columns(outcome)})
+
+    def points(self, number: int) -> tuple[Point, ...]:
+        """The points kept of a trial, in rising stream counts."""
+        with self._transaction() as connection:
+            return _points(connection, number).get(number, ())
+
+    def requests(self, number: int, streams: int) -> tuple[RequestRecord, ...]:
+        """The raw requests of one point, in the order they were kept."""
+        rows = (
+            select(request)
+            .join(point, request.c.point_id == point.c.id)
+            .where(point.c.trial_number == number, point.c.streams == streams)
+            .order_by(request.c.id)
+        )
+        with self._transaction() as connection:
+            return tuple(codec.request_of(row) for row in connection.execute(rows).mappings())
+
+    def records(self) -> Sequence[TrialRecord]:
+        """All trials in the order of their numbers."""
+        with self._transaction() as connection:
+            rows = connection.execute(select(trial).order_by(trial.c.number)).mappings().all()
+            points = _points(connection)
+        return [codec.trial_record(row, points.get(row["number"], ())) for row in rows]
+
+    def unfinished(self) -> Sequence[tuple[TrialRecord, ServerMark | None]]:
+        """Trials without an outcome: those of a run that was killed."""
+        with self._transaction() as connection:
+            query = select(trial).where(trial.c.state == codec.RUNNING).order_by(trial.c.number)
+            rows = connection.execute(query).mappings().all()
+        return [(codec.trial_record(row, ()), codec.mark_of(row)) for row in rows]
+
+    def _update_trial(self, number: int, columns: Mapping[str, object]) -> None:
+        with self._transaction() as connection:
+            result = connection.execute(update(trial).where(trial.c.number == number).values(**columns))
+        if result.rowcount != 1:
+            raise StoreError(f"trial {number} is not in the study file")
+
+
+def _points(connection: Connection, number: int | None = None) -> Mapping[int, tuple[Point, ...]]:
+    """Points by trial number, in rising stream counts."""
+    query = select(point).order_by(point.c.streams, point.c.id)
+    if number is not None:
+        query = query.where(point.c.trial_number == number)
+    found: dict[int, list[Point]] = defaultdict(list)
+    for row in connection.execute(query).mappings():
+        found[row["trial_number"]].append(codec.point_of(row))
+    return {key: tuple(value) for key, value in found.items()}

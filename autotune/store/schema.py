@@ -1,0 +1,142 @@
+"""The tables of the evidence, beside Optuna's own in the same file, and the numbered steps that made them.
+
+Every table is named `autotune_*`. A schema newer than this program is refused: reading it would be a guess.
+"""
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import (
+    JSON,
+    Column,
+    Connection,
+    DateTime,
+    Float,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    inspect,
+    select,
+)
+
+from autotune.errors import StoreError
+
+metadata = MetaData()
+
+schema = Table(
+    "autotune_schema",
+    metadata,
+    Column("version", Integer, primary_key=True),
+    Column("applied_at", DateTime, nullable=False),
+)
+
+study = Table(
+    "autotune_study",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("model", String, nullable=False),
+    Column("space", JSON, nullable=False),
+    Column("space_digest", String, nullable=False),
+    Column("workload", JSON, nullable=False),
+    Column("objectives", JSON, nullable=False),
+    Column("seed", Integer, nullable=False),
+    Column("environment", JSON, nullable=False),
+    Column("created_at", DateTime, nullable=False),
+)
+
+run = Table(
+    "autotune_run",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("started_at", DateTime, nullable=False),
+    Column("budget_s", Float, nullable=False),
+    Column("spent_s", Float, nullable=False, default=0.0),
+    Column("ended", String),
+)
+
+trial = Table(
+    "autotune_trial",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("run_id", ForeignKey("autotune_run.id"), nullable=False),
+    Column("origin", String, nullable=False),
+    Column("configuration", JSON, nullable=False),
+    Column("argv", JSON, nullable=False),
+    Column("env", JSON, nullable=False),
+    Column("started_at", DateTime, nullable=False),
+    Column("finished_at", DateTime),
+    Column("step_s", JSON, nullable=False, default=dict),
+    Column("log_path", String),
+    Column("mark", JSON),
+    Column("state", String, nullable=False),
+    Column("failure", JSON),
+    Column("interruption", String),
+)
+
+point = Table(
+    "autotune_point",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("trial_number", ForeignKey("autotune_trial.number"), nullable=False, index=True),
+    Column("streams", Integer, nullable=False),
+    Column("window_begin_s", Float, nullable=False),
+    Column("window_end_s", Float, nullable=False),
+    Column("out_tok_s", Float, nullable=False),
+    Column("prompt_tok_s", Float, nullable=False),
+    Column("req_s", Float, nullable=False),
+    Column("done", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("ttft_s", JSON),
+    Column("tpot_s", JSON),
+    Column("e2e_s", JSON),
+    Column("errors", JSON, nullable=False),
+)
+
+request = Table(
+    "autotune_request",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("point_id", ForeignKey("autotune_point.id"), nullable=False, index=True),
+    Column("stream", Integer, nullable=False),
+    Column("sequence", Integer, nullable=False),
+    Column("prompt_index", Integer, nullable=False),
+    Column("state", String, nullable=False),
+    Column("sent_s", Float, nullable=False),
+    Column("ended_s", Float, nullable=False),
+    Column("wanted_output_tokens", Integer, nullable=False),
+    Column("prompt_tokens", Integer),
+    Column("output_tokens", Integer),
+    Column("error", String),
+    # Gaps before each chunk, the first counted from sent_s: unsigned 32-bit little-endian microseconds.
+    Column("gaps_us", LargeBinary, nullable=False),
+)
+
+
+def _create_first_tables(connection: Connection) -> None:
+    metadata.create_all(connection, tables=[study, run, trial, point, request])
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create_first_tables,)
+"""Step n brings schema n to n + 1. A step is never changed once released; a new one is added."""
+
+
+def current_version(connection: Connection) -> int:
+    """The schema of the open file; 0 for one without autotune's tables."""
+    if not inspect(connection).has_table(schema.name):
+        return 0
+    versions = connection.execute(select(schema.c.version)).scalars().all()
+    return max(versions, default=0)
+
+
+def check_version(connection: Connection, path: str) -> int:
+    """The schema of the open file. Raises StoreError when it is newer than this program."""
+    version = current_version(connection)
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"{path}: this study file has schema {version}, but this autotune knows schemas up to "
+            f"{len(MIGRATIONS)}; upgrade with: pip install -U vllm-autotune"
+        )
+    return version

@@ -1,0 +1,1 @@
+"""The loop: proposes, launches, measures, stops, tells. Knows the other adapters by their protocols only."""

@@ -1,0 +1,132 @@
+"""What the loop needs from the outside world; `autotune.wiring` supplies it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from autotune.decide.told import Told
+from autotune.domain.failure import Evidence, Failure
+from autotune.domain.interrupt import Interrupt
+from autotune.domain.launch import ServerArgs
+from autotune.domain.measurement import MeasuredPoint, Point
+from autotune.domain.server import LaunchPlan, Readiness, ServerMark
+from autotune.domain.space import Configuration
+from autotune.domain.trial import Origin, Outcome, Step, TrialRecord
+
+
+class Server(Protocol):
+    """One spawned server."""
+
+    @property
+    def mark(self) -> ServerMark:
+        """How its processes are found again, pid included."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while the first process lives; negative for a signal."""
+
+    def wait_ready(self, startup_s: float, interrupt: Interrupt) -> Readiness:
+        """Block until it is ready, has ended, or may not be waited for any longer."""
+
+    def read_log(self) -> str:
+        """What it has written so far; of a very long log, the beginning and the end."""
+
+    def stop(self, grace_s: float) -> None:
+        """End all its processes and prove that they, and the port, are gone. Can be called twice.
+
+        Raises ProcessStillAlive when that cannot be proved.
+        """
+
+
+class Launcher(Protocol):
+    """Starts servers, and ends those of a run that was killed."""
+
+    def prepare(self, number: int, args: ServerArgs) -> LaunchPlan:
+        """Choose port, log file and scratch directory of trial `number`. Spawns nothing."""
+
+    def start(self, plan: LaunchPlan) -> Server:
+        """Spawn it. Raises EnvironmentFault when the program cannot be executed at all."""
+
+    def reap(self, mark: ServerMark, grace_s: float) -> tuple[int, ...]:
+        """End what is left of a server and remove its scratch directory; returns the pids that were ended."""
+
+
+class Bench(Protocol):
+    """Puts load on a server, with the study's workload."""
+
+    def smoke(self, url: str, timeout_s: float, interrupt: Interrupt) -> str | None:
+        """Ask for one real completion; None when it came back, else what was wrong with it."""
+
+    def measure(
+        self, url: str, streams: int, expected_e2e_s: float | None, interrupt: Interrupt
+    ) -> MeasuredPoint | None:
+        """Measure one point; None when interrupted. Ends soon when every request fails."""
+
+
+class TrialStore(Protocol):
+    """Keeps the evidence. Every call is one transaction, on disk when it returns."""
+
+    def begin(self, record: TrialRecord, mark: ServerMark | None) -> None:
+        """Keep a trial that is about to be launched; without a mark when nothing was prepared for it."""
+
+    def set_mark(self, number: int, mark: ServerMark) -> None:
+        """Add the pid of the spawned server."""
+
+    def add_point(self, number: int, measured: MeasuredPoint) -> None:
+        """Keep a point and its requests."""
+
+    def finish(
+        self, number: int, outcome: Outcome, step_s: Mapping[Step, float], finished_at: datetime
+    ) -> None:
+        """Keep how it ended."""
+
+    def points(self, number: int) -> tuple[Point, ...]:
+        """The points kept of a trial, in rising stream counts."""
+
+    def records(self) -> Sequence[TrialRecord]:
+        """All trials in the order of their numbers."""
+
+    def unfinished(self) -> Sequence[tuple[TrialRecord, ServerMark | None]]:
+        """Trials without an outcome: those of a run that was killed."""
+
+
+class Search(Protocol):
+    """Chooses configurations and remembers what came of them, in an Optuna study."""
+
+    def propose(self) -> tuple[Configuration, Origin]:
+        """The next configuration to try: the same for the same seed and history."""
+
+    def begin(self, configuration: Configuration, origin: Origin) -> int:
+        """Register it as running and return its trial number."""
+
+    def tell(self, number: int, told: Told) -> None:
+        """Say how it ended; telling the same trial again changes nothing."""
+
+    def running(self) -> Sequence[tuple[int, Configuration, Origin]]:
+        """Trials begun and never told."""
+
+
+class Diagnose(Protocol):
+    """Names a failure."""
+
+    def __call__(self, evidence: Evidence, /) -> Failure:
+        """Kind, phase, blame, root line and cure; kind `unknown` when nothing is recognised."""
+
+
+class Observer(Protocol):
+    """Watches the loop; must return quickly and never raise."""
+
+    def trial_started(self, number: int, origin: Origin, configuration: Configuration) -> None:
+        """A trial is about to be launched."""
+
+    def step_started(self, number: int, step: Step) -> None:
+        """It has come to this step."""
+
+    def point_measured(self, number: int, point: Point) -> None:
+        """One stream count is done."""
+
+    def trial_finished(self, record: TrialRecord) -> None:
+        """It is over and kept."""
+
+    def note(self, text: str) -> None:
+        """Something the user should know."""

@@ -1,0 +1,152 @@
+"""The loop of a study: bring order into what a killed run left, then trial after trial until time is up.
+
+The evidence is written before Optuna is told, so a kill between the two loses nothing: the next start tells
+Optuna what the evidence says.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from autotune.decide.schedule import due_retry, stopping_failure, worth_starting
+from autotune.decide.told import told
+from autotune.domain.failure import Blame, Failure, FailureKind, Phase
+from autotune.domain.interrupt import Interrupt
+from autotune.domain.launch import server_args
+from autotune.domain.server import LaunchPlan
+from autotune.domain.space import Configuration
+from autotune.domain.study import StudySpec
+from autotune.domain.trial import Failed, Interrupted, Interruption, Origin, Outcome, TrialRecord
+from autotune.errors import EnvironmentFault
+from autotune.tune.ports import Launcher, Observer, Search, TrialStore
+from autotune.tune.trial import TrialResult, TrialRunner
+
+
+class Ending(StrEnum):
+    """Why an invocation ended."""
+
+    BUDGET = "budget"
+    USER = "user"
+    FAILURE = "failure"
+    """A failure that no other configuration can avoid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyEnd:
+    """`failure` is the one that ended it, for `Ending.FAILURE`."""
+
+    ending: Ending
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyLoop:
+    """One invocation of a study."""
+
+    spec: StudySpec
+    launcher: Launcher
+    store: TrialStore
+    search: Search
+    runner: TrialRunner
+    observer: Observer
+    interrupt: Interrupt
+    now: Callable[[], datetime]
+
+    def run(self) -> StudyEnd:
+        """Run trials until the budget is used, the user stops it, or no trial can succeed.
+
+        Raises EnvironmentFault when a server cannot be started at all, ProcessStillAlive when one would not
+        go; what happened until then is kept.
+        """
+        self.reconcile()
+        earlier = len(self.store.records())
+        while True:
+            records = self.store.records()
+            if failed := stopping_failure(records[earlier:]):
+                return StudyEnd(ending=Ending.FAILURE, failure=failed.failure)
+            if self.interrupt.reason is Interruption.USER:
+                return StudyEnd(ending=Ending.USER)
+            if not worth_starting(records, self.interrupt.left_s):
+                return StudyEnd(ending=Ending.BUDGET)
+            retry = due_retry(records, self.spec.limits.retries)
+            if retry is not None:
+                self._trial(retry, Origin.RETRY if retry.values else Origin.BASELINE)
+            else:
+                self._trial(*self.search.propose())
+
+    def reconcile(self) -> None:
+        """End what a killed run left running, and tell Optuna of every trial it has not heard the end of."""
+        for record, mark in self.store.unfinished():
+            if mark is not None:
+                pids = self.launcher.reap(mark, self.spec.limits.stop_grace_s)
+                if pids:
+                    left = f"{len(pids)} server processes that a killed run had left"
+                    self.observer.note(f"trial {record.number}: ended {left}")
+            killed = Interrupted(reason=Interruption.KILLED, points=self.store.points(record.number))
+            self.store.finish(record.number, killed, record.step_s, self.now())
+        outcomes = {record.number: record.outcome for record in self.store.records()}
+        for number, configuration, origin in self.search.running():
+            if number not in outcomes:
+                self._keep_unlaunched(number, configuration, origin, Interrupted(reason=Interruption.KILLED))
+            outcome = outcomes.get(number) or Interrupted(reason=Interruption.KILLED)
+            self.search.tell(number, told(outcome, self.spec.objectives))
+
+    def _trial(self, configuration: Configuration, origin: Origin) -> None:
+        """Run one configuration and keep all of it."""
+        number = self.search.begin(configuration, origin)
+        self.observer.trial_started(number, origin, configuration)
+        args = server_args(self.spec.space, configuration)
+        try:
+            plan = self.launcher.prepare(number, args)
+        except EnvironmentFault as error:
+            self._keep_unlaunched(number, configuration, origin, _not_startable(error))
+            self.search.tell(number, told(_not_startable(error), self.spec.objectives))
+            raise
+        self.store.begin(self._record(number, configuration, origin, plan), plan.mark)
+        try:
+            result = self.runner.run(number, plan)
+        except EnvironmentFault as error:
+            self._finish(number, TrialResult(outcome=_not_startable(error), step_s={}))
+            raise
+        self._finish(number, result)
+        if result.still_alive is not None:
+            raise result.still_alive
+
+    def _finish(self, number: int, result: TrialResult) -> None:
+        self.store.finish(number, result.outcome, result.step_s, self.now())
+        self.search.tell(number, told(result.outcome, self.spec.objectives))
+        self.observer.trial_finished(self.store.records()[-1])
+
+    def _record(
+        self, number: int, configuration: Configuration, origin: Origin, plan: LaunchPlan | None
+    ) -> TrialRecord:
+        args = server_args(self.spec.space, configuration)
+        return TrialRecord(
+            number=number,
+            origin=origin,
+            configuration=configuration,
+            argv=plan.command if plan else (),
+            env=args.env,
+            started_at=self.now(),
+            log_path=plan.mark.log_path if plan else None,
+        )
+
+    def _keep_unlaunched(
+        self, number: int, configuration: Configuration, origin: Origin, outcome: Outcome
+    ) -> None:
+        """Keep a trial that never came to a launch, so that evidence and Optuna have the same trials."""
+        self.store.begin(self._record(number, configuration, origin, None), None)
+        self.store.finish(number, outcome, {}, self.now())
+
+
+def _not_startable(error: EnvironmentFault) -> Failed:
+    return Failed(
+        failure=Failure(
+            kind=FailureKind.ENVIRONMENT,
+            phase=Phase.ARGS,
+            blame=Blame.ENVIRONMENT,
+            why=str(error),
+            cure="mend this and run the same command again; the study goes on where it was",
+        )
+    )

@@ -1,0 +1,162 @@
+"""From the words of a request to a study whose every part is read and checked."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autotune.decide.check import Finding, Severity, check_space
+from autotune.decide.default_space import default_space
+from autotune.domain.machine import Environment, Model
+from autotune.domain.objective import Objective, default_objectives
+from autotune.domain.space import SearchSpace
+from autotune.domain.study import Limits, StudySpec
+from autotune.domain.workload import Workload
+from autotune.errors import UserError
+from autotune.files.space_document import read_document
+from autotune.files.spaces import load_space
+from autotune.files.studies import StudyFile, load_study
+from autotune.host.machine import read_machine
+from autotune.host.model import read_model
+from autotune.host.vllm import find_vllm
+from autotune.server.ports import PortRange
+from autotune.store.connection import database_path, database_url
+from autotune.wiring.open import open_store
+
+DEFAULT_BUDGET_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What `autotune run` was asked for; None where the study file or a default decides."""
+
+    model: str
+    begun_s: float
+    """When the command began, on the monotonic clock: the budget covers all of it."""
+    budget_s: float | None = None
+    study: str | None = None
+    space: str | None = None
+    database: str | None = None
+    vllm: str | None = None
+    streams: tuple[int, ...] | None = None
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    objectives: tuple[Objective, ...] = ()
+    seed: int | None = None
+    startup_s: float | None = None
+    ports: PortRange | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedStudy:
+    """A request with everything it refers to read and checked; nothing is launched or written yet."""
+
+    request: RunRequest
+    budget_s: float
+    spec: StudySpec
+    environment: Environment
+    url: str
+    findings: tuple[Finding, ...]
+    """What the check of the search space has to say, none of it an error."""
+
+    @property
+    def logs_dir(self) -> Path:
+        """Where the servers' logs go: beside the study file, or below the working directory."""
+        path = database_path(self.url)
+        return path.with_suffix(".logs") if path else Path("studies") / f"{self.spec.name}.logs"
+
+
+def prepare_study(request: RunRequest) -> PreparedStudy:
+    """Read study, space, model, machine and vLLM, and check them against each other.
+
+    Raises UserError or EnvironmentFault with the one thing to change.
+    """
+    model = read_model(request.model)
+    file = load_study(request.study, Path.cwd()) if request.study else _no_file(model)
+    workload = _workload(request, file.workload)
+    objectives = _objectives(request, file.objectives, workload)
+    space_ref = request.space or file.search_space
+    space = load_space(space_ref, Path.cwd()) if space_ref else None
+    # What the user wrote is read first: a look at vLLM can take 20 s.
+    environment = Environment(machine=read_machine(), vllm=find_vllm(request.vllm))
+    url = database_url(request.database or str(Path("studies") / f"{file.name}.db"))
+    if space is None:
+        space = _kept_space(url) or default_space(environment.machine, environment.vllm, model, workload)
+    spec = StudySpec(
+        name=file.name,
+        model=model.name,
+        space=space,
+        workload=workload,
+        objectives=objectives,
+        seed=file.seed if request.seed is None else request.seed,
+        limits=replace(file.limits, startup_s=request.startup_s) if request.startup_s else file.limits,
+    )
+    return PreparedStudy(
+        request=request,
+        budget_s=request.budget_s or file.budget_s or DEFAULT_BUDGET_S,
+        spec=spec,
+        environment=environment,
+        url=url,
+        findings=checked(space, environment),
+    )
+
+
+def _kept_space(url: str) -> SearchSpace | None:
+    """The space that the study at `url` was begun with; None when there is no such study yet."""
+    path = database_path(url)
+    if path is not None and not path.is_file():
+        return None
+    with open_store(url, create=True) as store:
+        info = store.info()
+    return read_document(info.space, url) if info else None
+
+
+def _no_file(model: Model) -> StudyFile:
+    """The settings of a study without a file: named after the model, everything else by default."""
+    workload = Workload()
+    return StudyFile(
+        name=_slug(model.name),
+        search_space=None,
+        workload=workload,
+        objectives=default_objectives(workload.streams),
+        seed=0,
+        limits=Limits(),
+        budget_s=None,
+    )
+
+
+def checked(space: SearchSpace, environment: Environment) -> tuple[Finding, ...]:
+    """The findings on `space`. Raises UserError with all errors when there are any."""
+    findings = tuple(check_space(space, environment.vllm))
+    errors = [f"{f.key}: {f.text}" for f in findings if f.severity is Severity.ERROR]
+    if errors:
+        raise UserError(f"search space {space.name}: " + "; ".join(errors))
+    return findings
+
+
+def _workload(request: RunRequest, base: Workload) -> Workload:
+    try:
+        return replace(
+            base,
+            streams=request.streams or base.streams,
+            prompt_tokens=base.prompt_tokens if request.prompt_tokens is None else request.prompt_tokens,
+            output_tokens=base.output_tokens if request.output_tokens is None else request.output_tokens,
+        )
+    except ValueError as error:
+        raise UserError(f"workload: {error}") from None
+
+
+def _objectives(
+    request: RunRequest, of_file: tuple[Objective, ...], workload: Workload
+) -> tuple[Objective, ...]:
+    """Those asked for; other stream counts than the study file's make its objectives the default ones."""
+    of_file = () if request.streams else of_file
+    chosen = request.objectives or of_file or default_objectives(workload.streams)
+    for objective in chosen:
+        if objective.streams not in workload.streams:
+            counts = ", ".join(map(str, workload.streams))
+            raise UserError(f"objective {objective}: measured are {counts} streams; change it or --streams")
+    return chosen
+
+
+def _slug(model: str) -> str:
+    name = model.rstrip("/").rsplit("/", 1)[-1].lower()
+    return "".join(c if c.isalnum() or c in "._-" else "-" for c in name) or "study"

@@ -1,0 +1,89 @@
+"""The exported script, run by a real shell."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import BEGIN, environment, measured, objectives, record
+
+from autotune.domain.study import StudyInfo
+from autotune.domain.trial import TrialRecord
+from autotune.domain.workload import Workload
+from autotune.report.launch_file import launch_script
+
+NASTY = [
+    "a b",
+    "it's",
+    '"',
+    "$HOME",
+    "`id`",
+    "%s",
+    "\\",
+    "{'x': 1}",
+    '{"method":"ngram"}',
+    "ü\u2028",
+    "line\nbreak",
+    "",
+]
+
+
+def _info(model: str = "/models/tiny") -> StudyInfo:
+    return StudyInfo(
+        name="tiny",
+        model=model,
+        space={"name": "s"},
+        space_digest="0",
+        workload=Workload(),
+        objectives=objectives(),
+        seed=0,
+        environment=environment(),
+    )
+
+
+def _record(argv: list[str], env: dict[str, str]) -> TrialRecord:
+    base = record(3, measured(s1=10.0, s8=50.0), {"note": "line\nbreak; rm -rf /"})
+    return replace(base, argv=tuple(argv), env=env)
+
+
+@pytest.fixture
+def echo(tmp_path: Path) -> str:
+    """A program that prints the words and variables it was started with."""
+    program = tmp_path / "echo me"
+    program.write_text(
+        f"#!{sys.executable}\nimport json, os, sys\nprint(json.dumps([sys.argv[1:], dict(os.environ)]))\n"
+    )
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_every_value_arrives_as_it_was_measured(tmp_path: Path, echo: str) -> None:
+    argv = [echo, "serve", "/models/it's here", *(w for value in NASTY for w in ("--flag", value))]
+    env = {f"VALUE_{i}": value for i, value in enumerate(NASTY)}
+    script = tmp_path / "launch.sh"
+    script.write_text(launch_script(_info("evil\nrm -rf /"), _record(argv, env), None, BEGIN))
+    outside = {"PATH": os.environ["PATH"], "PORT": "9001"}
+    done = subprocess.run(["sh", str(script), "--extra"], env=outside, capture_output=True, check=True)
+    words, variables = json.loads(done.stdout)
+    assert words == [*argv[1:], "--host", "127.0.0.1", "--port", "9001", "--extra"]
+    assert {name: variables[name] for name in env} == env
+
+
+def test_the_header_says_what_was_measured_where(tmp_path: Path) -> None:
+    base = record(0, measured(s1=5.0, s8=25.0), {})
+    text = launch_script(_info(), _record(["vllm", "serve", "/models/tiny"], {}), base, BEGIN)
+    for said in (
+        "/models/tiny",
+        "0.32.0+cpu",
+        "host",
+        "study    tiny, trial 3",
+        "8: 50",
+        "8: 25",
+        "2026-01-02",
+    ):
+        assert said in text, said
+    comments = [line for line in text.splitlines() if line.startswith("#")]
+    assert not any("rm -rf" in line for line in text.splitlines() if line not in comments)
