@@ -31,7 +31,7 @@ _PREFIX = re.compile(
     r"| \d\d-\d\d \d\d:\d\d:\d\d \[?(?P<origin>[\w./-]{1,80}:\d{1,6})\] ?"  # vLLM
     r"| - | (?=[\w./-]{1,80}:\d)))?"  # other libraries, Ray
 )
-_GLOG = re.compile(r"(?:\[rank\d{1,4}\]:)?\[?(?P<letter>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d")
+_GLOG = re.compile(r"(?:\[rank\d{1,4}\]:)?\[?(?P<letter>[IWEF])\d{3,4} \d\d:\d\d:\d\d\.\d")
 _GLOG_LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL"}
 
 
@@ -48,8 +48,6 @@ class LogLine(NamedTuple):
 def parse(raw: str) -> Iterator[LogLine]:
     """The logical lines of one physical line: one, or several behind carriage returns or in a JSON value."""
     text = raw.rstrip("\r\n")
-    if "\x1b" in text or "#033" in text or "^[" in text:
-        text = _COLOUR.sub("", text)
     if text.startswith("{"):
         yield from map(_parse_one, _json_message(text[: 16 * MAX_CHARS]).split("\n"))
     elif "\r" in text:
@@ -59,6 +57,8 @@ def parse(raw: str) -> Iterator[LogLine]:
 
 
 def _parse_one(text: str) -> LogLine:
+    if "\x1b" in text or "#033" in text or "^[" in text:
+        text = _COLOUR.sub("", text)
     if text[:1] not in ("(", " "):
         text = _uncarried(text)
     match = _PREFIX.match(text)

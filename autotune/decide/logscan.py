@@ -19,6 +19,8 @@ from autotune.decide.tracebacks import Trace
 from autotune.domain.failure import FailureKind, LogFinding, Notice, Phase
 
 _QUIET = ("INFO", "DEBUG")
+_TELLING = ("INFO", "", "WARNING")
+"""Levels at which a server says that it starts or stops; an error never does."""
 _MAX_SOURCES = 256
 _NO_TRACE = Trace()
 
@@ -48,7 +50,7 @@ def last_run(lines: Iterable[str], rules: Rules) -> "tuple[Run, int]":
     current, failed, number = Run(rules, 1), None, 0
     for number, raw in enumerate(lines, start=1):
         for line in parse(raw):
-            if current.under_way and any(text in line.body for text in rules.signs.run_starts):
+            if line.level in _TELLING and current.under_way and rules.signs.starts_run(line.body):
                 failed = current if current.root(proven=False) else failed
                 current = Run(rules, current.number + 1)
             current.read(number, line)
@@ -83,15 +85,16 @@ class Run:
     def read(self, number: int, line: LogLine) -> None:
         """Take in a line that stands at `number` in the log."""
         quiet = line.level in _QUIET
-        if quiet:
+        if quiet or (not line.level and not line.body.startswith(" ")):  # a progress bar has no level
             self.progress.read(line.body)
-        if not self._closed and any(text in line.body for text in self._rules.signs.stops):
+        if line.level in _TELLING and not self._closed and self._rules.signs.stops_run(line.body):
             # After its own death a server stops in the same words as after a signal.
             self._closed, self.stopped = True, not self._ended
         if self._closed or not line.body:
             return
         if quiet:
-            self._match(number, line, _NO_TRACE, exception=None)
+            if self._rules.index.knows_mild(line.body):
+                self._match(number, line, _NO_TRACE, exception=None)
             return
         trace = self._trace(line)
         if not trace.feed(line.body, self._rules.signs):

@@ -43,6 +43,14 @@ class LogSigns:
     settings: frozenset[str]
     """Arguments whose values are kept; any other, above all a key or a token, is not."""
 
+    def starts_run(self, body: str) -> bool:
+        """Whether the line says that the server is being started."""
+        return any(text in body for text in self.run_starts)
+
+    def stops_run(self, body: str) -> bool:
+        """Whether the line says that the server was told to stop."""
+        return any(text in body for text in self.stops)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:

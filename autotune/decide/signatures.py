@@ -41,6 +41,8 @@ class Versions:
 
     def hold(self, version: str | None) -> bool:
         """Whether `version` is among them; an unknown version is."""
+        if self.since is None and self.before is None:
+            return True
         release = release_of(version or "")
         if not release:
             return True
@@ -149,17 +151,19 @@ class RuleIndex:
             for literal in rule.contains:
                 self._by_word.setdefault(_key(literal), []).append(position)
 
+    def knows_mild(self, text: str) -> bool:
+        """Whether a rule that looks at lines below an error may know `text`: a quick test for the many."""
+        return any(literal in text for literal in self._mild)
+
     def match(self, text: str, context: str, level: str, seen: Seen) -> Match | None:
         """The first rule that fits `text`; its patterns are searched in `context`, which ends with `text`."""
-        if level_rank(level) < level_rank("ERROR") and not any(literal in text for literal in self._mild):
-            return None
         words = self._by_word.keys() & _WORD.findall(text)
         for position in sorted({position for word in words for position in self._by_word[word]}):
             rule = self.rules[position]
-            if level_rank(level) < level_rank(rule.min_level) or not rule.fits(seen):
+            if level_rank(level) < level_rank(rule.min_level):
                 continue
             numbers = rule.read(text, context)
-            if numbers is not None and (found := conclude(rule, numbers, seen)):
+            if numbers is not None and rule.fits(seen) and (found := conclude(rule, numbers, seen)):
                 return found
         return None
 
@@ -196,5 +200,7 @@ def level_rank(level: str) -> int:
 
 
 def _key(literal: str) -> str:
-    words: list[str] = _WORD.findall(literal)
-    return max(words, key=len)
+    """The longest word of `literal` that is certainly whole in a line: one at its edge may be part of a longer."""
+    words = list(_WORD.finditer(literal))
+    inner = [word[0] for word in words if word.start() > 0 and word.end() < len(literal)]
+    return max(inner or [word[0] for word in words], key=len)

@@ -82,6 +82,8 @@ class Trace:
         ):
             self._continue(body)
             return None
+        if body == self.message:  # the same line once more, as some collectors write it
+            return name
         self.complete, self._open = self._open, False
         self.message, self._message_left = body, _MESSAGE_LINES
         self.message_number += 1

@@ -58,8 +58,8 @@ def read_model(name: str) -> Model:
     except RuntimeError:  # `~somebody`, who has no home here
         path = Path(name)
     if path.is_dir():
-        # `~` is the shell's business, not vLLM's: a quoted one has to be expanded before it gets there.
-        return _read_directory(str(path) if name.startswith("~") else name, path)
+        # The whole path, so that a launch file works from any directory.
+        return _read_directory(str(path.absolute()), path)
     if path.exists():
         raise UserError(f"model {name} is a file; give the directory that holds config.json and the weights")
     if name.startswith(_PATH_STARTS) or not _HUB_ID.fullmatch(name):

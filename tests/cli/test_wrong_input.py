@@ -18,6 +18,18 @@ schema = 1
 [parameters]
 max_num_seqs = { type = "int", low = 1, high = 8 }
 """
+SHORT_STUDY = """
+schema = 1
+[workload]
+prompt_tokens = 16
+output_tokens = 8
+streams = [1]
+prompts = 4
+min_window_s = 0.2
+max_window_s = 0.4
+[limits]
+stop_grace_s = 1
+"""
 
 
 @pytest.fixture
@@ -65,7 +77,9 @@ def test_a_flag_this_vllm_does_not_know(
     autotune: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, model: Path
 ) -> None:
     (tmp_path / "bad.toml").write_text(SPACE.replace("max_num_seqs", "nope"))
-    done = autotune("run", str(model), "--space", "bad.toml", "--budget", "20s", "--db", "s.db")
+    (tmp_path / "short.toml").write_text(SHORT_STUDY)
+    words = ("run", str(model), "--study", "short.toml", "--space", "bad.toml", "--budget", "14s")
+    done = autotune(*words)
     # The fake cannot be asked for its flags, so the first trial with it says so, and the study goes on.
     assert done.returncode == 0, done.stderr
     assert "bad_flag" in done.stderr

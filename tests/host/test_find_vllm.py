@@ -38,6 +38,15 @@ def test_the_facts_are_those_of_that_environment(fake_environment: FakeEnvironme
     }
 
 
+def test_a_checkout_of_vllm_in_the_working_directory_is_not_asked(
+    fake_environment: FakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "src/vllm").mkdir(parents=True)
+    (tmp_path / "src/vllm/__init__.py").write_text("raise RuntimeError('not the installed one')")
+    monkeypatch.chdir(tmp_path / "src")
+    assert find_vllm(str(fake_environment.vllm)).device is Device.CUDA
+
+
 def test_an_older_vllm_keeps_its_parser_elsewhere(fake_environment: FakeEnvironment) -> None:
     new = fake_environment.site / "vllm/entrypoints/launchers/cli_args.py"
     fake_environment.write("vllm/entrypoints/openai/__init__.py", "")

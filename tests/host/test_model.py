@@ -133,7 +133,7 @@ def test_a_tilde_is_expanded_before_vllm_sees_it(tmp_path: Path, monkeypatch: py
         ("gpt2", "or the `org/name` of a model on the Hugging Face Hub"),
         ("", "the model's name is empty"),
         ("here/m", "the directory here/ has no m in it; if you mean the Hub's here/m"),
-        ("here", "model here has no config.json"),
+        ("here", "here has no config.json"),
         ("file.gguf", "model file.gguf is a file"),
     ],
 )
