@@ -15,31 +15,33 @@ from autotune.decide.logscan import scan
 from autotune.decide.rulebook import Rules
 from autotune.files.rules import VLLM_RULES, read_rules
 
+_API, _ENGINE = "(APIServer pid=11) INFO 06-01 10:00:01", "(EngineCore pid=22) INFO 06-01 10:00:12"
 _START = [
-    "(APIServer pid=11) INFO 06-01 10:00:01 [api_utils.py:273] non-default args: {'model': 'meta/llama'}",
-    "(EngineCore pid=22) INFO 06-01 10:00:12 [core.py:116] Initializing a V1 LLM engine (v0.26.0) with config: x",
+    f"{_API} [api_utils.py:273] non-default args: {{'model': 'meta/llama'}}",
+    f"{_ENGINE} [core.py:116] Initializing a V1 LLM engine (v0.26.0) with config: x",
     "(APIServer pid=11) INFO:     Application startup complete.",
 ]
 _REQUESTS = [
     '(APIServer pid=11) INFO:     127.0.0.1:51002 - "POST /v1/completions HTTP/1.1" 200 OK',
-    "(APIServer pid=11) INFO 06-01 10:00:42 [loggers.py:310] Engine 000: Avg prompt throughput: 8517.5 tokens/s, Avg "
-    "generation throughput: 2278.5 tokens/s, Running: 59 reqs, Waiting: 5 reqs, GPU KV cache usage: 2.6%, Prefix "
-    "cache hit rate: 0.0%",
+    f"{_API} [loggers.py:310] Engine 000: Avg prompt throughput: 8517.5 tokens/s, Avg generation throughput: "
+    "2278.5 tokens/s, Running: 59 reqs, Waiting: 5 reqs, GPU KV cache usage: 2.6%, Prefix cache hit: 0.0",
     '(APIServer pid=11) INFO:     127.0.0.1:51008 - "GET /health HTTP/1.1" 200 OK',
 ]
+_ERROR = "(EngineCore pid=22) ERROR 06-01 10:01:00 [core.py:1332] "
+_FUNCTIONS = ("run_engine_core", "run_busy_loop", "_process_engine_step", "execute_model", "forward")
 _TRACEBACK = [
-    "(EngineCore pid=22) ERROR 06-01 10:01:00 [core.py:1332] EngineCore encountered a fatal error.",
-    "(EngineCore pid=22) ERROR 06-01 10:01:00 [core.py:1332] Traceback (most recent call last):",
+    f"{_ERROR}EngineCore encountered a fatal error.",
+    f"{_ERROR}Traceback (most recent call last):",
     *(
         line
-        for function in ("run_engine_core", "run_busy_loop", "_process_engine_step", "execute_model", "forward")
+        for function in _FUNCTIONS
         for line in (
-            f'(EngineCore pid=22) ERROR 06-01 10:01:00 [core.py:1332]   File "/opt/vllm/v1/core.py", line 7, in {function}',
-            "(EngineCore pid=22) ERROR 06-01 10:01:00 [core.py:1332]     return self.do(what, it, does)",
+            f'{_ERROR}  File "/opt/venv/lib/python3.12/site-packages/vllm/v1/core.py", line 7, in {function}',
+            f"{_ERROR}    return self.do(what, it, does)",
         )
     ),
-    "(EngineCore pid=22) ERROR 06-01 10:01:00 [core.py:1332] torch.OutOfMemoryError: CUDA out of memory. Tried to "
-    "allocate 896.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which 557.12 MiB is free.",
+    f"{_ERROR}torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total "
+    "capacity of 139.80 GiB of which 557.12 MiB is free.",
 ]
 
 
@@ -71,7 +73,7 @@ def main() -> None:
         finding = scan(lines, rules)
         took_s = time.monotonic() - begin_s
         named = finding.failure.rule if finding.failure else "no failure"
-        print(f"{name:8} {megabytes / took_s:6.1f} MB/s  {took_s:5.1f} s  {finding.lines} lines  {named}")
+        print(f"{name:8} {megabytes / took_s:6.1f} MB/s  {took_s:5.1f} s  {finding.lines} lines  {named}")  # noqa: T201
 
 
 if __name__ == "__main__":

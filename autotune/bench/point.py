@@ -114,7 +114,7 @@ class ClosedLoop:
             # A stall has already cost the whole idle time: it is not waited for again.
             strikes = self._strikes.get(number, 0) + (_STRIKES if exchange.stalled else 1)
             self._strikes[number] = strikes
-            await asyncio.sleep(min(_MAX_BACKOFF_S, _BACKOFF_S * 2 ** (strikes - 1)))
+            await asyncio.sleep(min(_MAX_BACKOFF_S, _BACKOFF_S * strikes))
 
     async def _watch(self) -> tuple[float, float]:
         """Wait through warm-up and window, and return the window."""

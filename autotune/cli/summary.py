@@ -30,7 +30,7 @@ def print_verdict(info: StudyInfo, records: list[TrialRecord], best: TrialRecord
     out.print(_sentence(info, best, base), markup=False, highlight=False, soft_wrap=True)
     out.print(tables.ladder(base, best))
     out.print(
-        "Rates are sums over all streams; total time is the median time of one request. "
+        "Rates are sums over all streams; total time is the median time of one request.\n"
         "Each trial is measured once, so small differences are noise.",
         style="dim",
     )

@@ -11,7 +11,9 @@ from typing import NamedTuple
 MAX_CHARS = 4096
 """Of a longer line only the beginning is looked at: the configuration dump is 5 kB, no message is."""
 
-_COLOUR = re.compile(r"(?:\x1b|#033|\^\[)\[[0-9;?]{0,16}[A-Za-z]")
+# The escape character itself, and what syslog, `cat -v` and a wrong decoder make of it.
+_ESCAPES = ("\x1b", "#033", "^[", "\ufffd")
+_COLOUR = re.compile(rf"(?:{'|'.join(map(re.escape, _ESCAPES))})\[[0-9;?]{{0,16}}[A-Za-z]")
 _BARE_COLOUR = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,3}m")  # a collector dropped the escape character
 _TIME = (
     r"(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?: std(?:out|err) [FP])?"
@@ -19,18 +21,21 @@ _TIME = (
 )
 _CARRIER = re.compile(
     rf"{_TIME} (?:[\w.-]{{1,64}} [\w.@/-]{{1,64}}(?:\[\d{{1,8}}\])?: )?"  # docker -t, CRI, syslog, journald
-    r"|[\w./-]{1,80} {0,40}\|(?: |$)"  # docker compose
+    r"|[\w./-]{1,80}(?:[-_]\d{1,4} {0,40}| {2,40})\|(?: |$)"  # docker compose
     r"|\[pod/[^\]]{1,200}\] "  # kubectl logs --prefix
+    r"|\u2502 "  # the frame of k9s
 )
 _LEVEL = r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
 _PREFIX = re.compile(
     r"(?:\[rank\d{1,4}\]: ?)?"
-    r"(?:\((?P<process>[A-Za-z][\w-]{0,60})(?: [\w=]{1,20})?,? pid=(?P<pid>\d{1,10})[^)]{0,60}\) ?)*"
+    r"(?:\((?:(?P<process>[A-Za-z][\w-]{0,60})(?: [\w=]{1,20})?,? )?pid=(?P<pid>\d{1,10})[^)]{0,60}\) ?)*"
     rf"(?:- )?(?:{_LEVEL}(?:"
     r": {1,8}"  # uvicorn
     r"| \d\d-\d\d \d\d:\d\d:\d\d \[?(?P<origin>[\w./-]{1,80}:\d{1,6})\] ?"  # vLLM
+    r"| \d{1,8} \[(?P<custom>[\w./-]{1,80}:\d{1,6})\] ?"  # vLLM with a pid in its format
     r"| - | (?=[\w./-]{1,80}:\d)))?"  # other libraries, Ray
 )
+_GROUP_MARGIN = re.compile(r" {2,12}\|(?: |$)")  # Python draws it beside the members of an exception group
 _GLOG = re.compile(r"(?:\[rank\d{1,4}\]:)?\[?(?P<letter>[IWEF])\d{3,4} \d\d:\d\d:\d\d\.\d")
 _GLOG_LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL"}
 
@@ -49,7 +54,9 @@ def parse(raw: str) -> Iterator[LogLine]:
     """The logical lines of one physical line: one, or several behind carriage returns or in a JSON value."""
     text = raw.rstrip("\r\n")
     if text.startswith("{"):
-        yield from map(_parse_one, _json_message(text[: 16 * MAX_CHARS]).split("\n"))
+        level, message = _json_message(text[: 16 * MAX_CHARS])
+        for line in map(_parse_one, message.split("\n")):
+            yield line if line.level else line._replace(level=level)
     elif "\r" in text:
         yield from (_parse_one(piece[:MAX_CHARS]) for piece in text.split("\r") if piece)
     else:
@@ -57,17 +64,20 @@ def parse(raw: str) -> Iterator[LogLine]:
 
 
 def _parse_one(text: str) -> LogLine:
-    if "\x1b" in text or "#033" in text or "^[" in text:
+    if any(escape in text for escape in _ESCAPES):
         text = _COLOUR.sub("", text)
     if text[:1] not in ("(", " "):
         text = _uncarried(text)
     match = _PREFIX.match(text)
     if match is None:  # unreachable, every part is optional
         return LogLine("", "", "", "", text)
-    process, pid, level, origin = match.group("process", "pid", "level", "origin")
+    process, pid, level, origin, custom = match.group("process", "pid", "level", "origin", "custom")
     if level is None and (glog := _GLOG.match(text)):
         level = _GLOG_LEVELS[glog["letter"]]
-    return LogLine(process or "", pid or "", level or "", origin or "", text[match.end() :].rstrip())
+    body = text[match.end() :].rstrip(" \t\r\u2502")
+    if body.startswith("  ") and (margin := _GROUP_MARGIN.match(body)):
+        body = body[margin.end() :]
+    return LogLine(process or "", pid or "", level or "", origin or custom or "", body.removesuffix("^M"))
 
 
 def _uncarried(text: str) -> str:
@@ -80,16 +90,14 @@ def _uncarried(text: str) -> str:
     return _BARE_COLOUR.sub("", text) if _BARE_COLOUR.match(text) else text
 
 
-def _json_message(text: str) -> str:
-    """The message of a line that a collector or a logging configuration wrote as JSON; else the line."""
+def _json_message(text: str) -> tuple[str, str]:
+    """Level and message of a line that was written as JSON, by a collector or by vLLM; else the line."""
     try:
         record = json.loads(text)
-    except ValueError:
-        return text
+    except (ValueError, RecursionError):
+        return "", text
     for key in ("log", "message", "msg", "MESSAGE"):
         if isinstance(record, dict) and isinstance(record.get(key), str):
-            message = str(record[key]).rstrip("\r\n")
-            level = record.get("levelname") or record.get("level")
-            known = isinstance(level, str) and level.upper() in _GLOG_LEVELS.values()
-            return f"{level.upper()}: {message}" if known and isinstance(level, str) else message
-    return text
+            level = str(record.get("levelname") or record.get("level") or "").upper()
+            return level if level in _GLOG_LEVELS.values() else "", str(record[key]).rstrip("\r\n")
+    return "", text

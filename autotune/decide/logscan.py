@@ -11,7 +11,7 @@ from dataclasses import replace
 from autotune.decide.logline import LogLine, parse
 from autotune.decide.naming import name_event, name_refusals, without_secrets
 from autotune.decide.progress import Progress, phase_of
-from autotune.decide.rootcause import Event, Events, process_rank, root_of
+from autotune.decide.rootcause import ENGINE_RANK, Event, Events, process_rank, root_of
 from autotune.decide.rulebook import Rules
 from autotune.decide.signatures import Match, Seen, Weight
 from autotune.decide.template import fill
@@ -71,9 +71,9 @@ class Run:
         self.stopped = False
         """It was told to stop before anything had failed."""
         self._rules = rules
-        self._events = Events()
+        self.events = Events()
         self._notices: dict[str, Notice] = {}
-        self._traces: OrderedDict[tuple[str, str, str], Trace] = OrderedDict()
+        self.traces: OrderedDict[tuple[str, str, str], Trace] = OrderedDict()
         self._ended = False
         self._closed = False
 
@@ -126,7 +126,7 @@ class Run:
 
     def root(self, *, proven: bool) -> Event | None:
         """The cause of the failure, None when there was none; `proven` as in `rootcause.root_of`."""
-        events = self._events.all()
+        events = self.events.all()
         if proven:
             end = LogLine("", "", "", "", "")
             hints = [found for found in self._at_end() if found.rule.weight is Weight.HINT]
@@ -154,10 +154,10 @@ class Run:
     def _trace(self, line: LogLine) -> Trace:
         """The traceback that the source of `line` is in; the source longest silent is forgotten."""
         key = (line.process, line.pid, line.origin)
-        trace = self._traces.pop(key, None) or Trace()
-        self._traces[key] = trace
-        if len(self._traces) > _MAX_SOURCES:
-            self._traces.popitem(last=False)
+        trace = self.traces.pop(key, None) or Trace()
+        self.traces[key] = trace
+        if len(self.traces) > _MAX_SOURCES:
+            self.traces.popitem(last=False)
         return trace
 
     def _seen(self, trace: Trace) -> Seen:
@@ -179,7 +179,7 @@ class Run:
             self._keep(self._event(number, line, trace, found))
 
     def _keep(self, event: Event) -> None:
-        self._events.add(event)
+        self.events.add(event)
         if event.weight is Weight.CONSEQUENCE or (event.weight is Weight.ROOT and event.fatal):
             self._ended = True
         elif event.rule and event.rule.id not in self._notices:
@@ -193,18 +193,17 @@ class Run:
 
     def _event(self, number: int, line: LogLine, trace: Trace, found: Match | None) -> Event:
         in_traceback = bool(trace.message)
-        raised = trace.fatal or (not line.level and (trace.complete or found is not None))
-        fatal = found.rule.fatal if found and found.rule.fatal is not None else raised and not trace.survived
+        rank = process_rank(line.process, line.origin)
         source, alone = f"{line.process} {line.pid} {line.origin}", (f"line {number}", 0)
         return Event(
             line_number=number,
             line=line.body.strip(),
             message=trace.message or line.body,
             process=line.process,
-            rank=process_rank(line.process, line.origin),
+            rank=rank,
             chain=(source, trace.chain) if in_traceback else alone,
             exception=(f"{source} message", trace.message_number) if in_traceback else alone,
-            fatal=fatal,
+            fatal=_is_fatal(line, trace, found, rank),
             phase=self.progress.phase,
             frame_phase=phase_of(trace.functions, self._rules) if in_traceback else None,
             frames=tuple(trace.frames) if in_traceback else (),
@@ -213,3 +212,15 @@ class Run:
             numbers=found.numbers if found else {},
             values={**self.progress.values, **found.numbers} if found else {},
         )
+
+
+def _is_fatal(line: LogLine, trace: Trace, found: Match | None, rank: float) -> bool:
+    """Whether a process ended over what `line` says, by what the rule says of it or by where it stands."""
+    if found and found.rule.fatal is not None:
+        return found.rule.fatal
+    if trace.survived:
+        return False
+    if not line.level:  # Python itself printed it, not a logger
+        return trace.complete or found is not None
+    # The engine and its workers log no errors that they survive, only excerpts lack the line that says so.
+    return trace.fatal or (found is not None and rank <= ENGINE_RANK and line.level in ("ERROR", "CRITICAL"))

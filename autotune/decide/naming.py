@@ -3,13 +3,15 @@
 import re
 
 from autotune.decide.progress import Progress, later
-from autotune.decide.rootcause import Event
+from autotune.decide.rootcause import ENGINE_RANK, Event
 from autotune.decide.signatures import Weight
 from autotune.decide.template import Value, fill
 from autotune.domain.failure import Blame, Failure, FailureKind, Phase
 
 _MAX_ROOT_LINE = 1000
 _UNKNOWN_CONFIDENCE = 0.2
+_MIN_BAD_REQUESTS = 5
+"""Somebody who tries a server out sends a few wrong requests; that is no failure of anything."""
 _SURVIVED_FACTOR = 0.8
 """For a fault of which the log does not show that the server died of it."""
 _SECRET = re.compile(
@@ -24,7 +26,8 @@ def name_event(event: Event, *, served: bool, ready: bool = False) -> Failure:
 
     `served` tells a first request from a later one; `ready` that it had come to requests, whatever it logs.
     """
-    reached = later(event.phase, Phase.FIRST_REQUEST) if ready else event.phase
+    reached = later(event.phase, Phase.DEVICE) if event.rank <= ENGINE_RANK else event.phase
+    reached = later(reached, Phase.FIRST_REQUEST) if ready else reached
     phase = event.frame_phase or (event.rule.phase if event.rule else None) or reached
     if phase in (Phase.FIRST_REQUEST, Phase.SERVING):
         phase = Phase.SERVING if served else Phase.FIRST_REQUEST
@@ -52,7 +55,7 @@ def name_event(event: Event, *, served: bool, ready: bool = False) -> Failure:
 def name_refusals(progress: Progress) -> Failure | None:
     """The failure of a server that answered hardly any completion and died of none; None when it answered."""
     bad = progress.refused + progress.failed
-    if bad <= progress.answered:
+    if bad <= progress.answered or bad < _MIN_BAD_REQUESTS:
         return None
     requests = progress.answered + bad
     client = progress.refused >= progress.failed

@@ -14,6 +14,17 @@ from autotune.domain.failure import FailureKind, Phase
 _MEMORY_KINDS = (FailureKind.GPU_OOM, FailureKind.HOST_OOM)
 VAGUE = 0.3
 """Up to this confidence a consequence says no more than that the server is gone."""
+ENGINE_RANK = 1.0
+"""Up to this rank a process exists only while the engine does."""
+_LOGGER_RANKS = {
+    "multiproc_worker_utils": 0.0,
+    "multiproc_executor": 0.0,
+    "worker_base": 0.0,
+    "core": 1.0,
+    "engine": 1.0,
+    "async_llm_engine": 1.0,
+    "async_llm": 2.0,
+}
 _KEPT = 8
 """Events of one sort: only the first can ever be chosen, the others show that it was no single case."""
 
@@ -68,7 +79,7 @@ def process_rank(process: str, origin: str) -> float:
         return 2.0
     # Before 0.10 only workers had a prefix; the logging module tells the other two apart.
     name = origin.rpartition("/")[2].partition(".py")[0]
-    return {"multiproc_worker_utils": 0.0, "core": 1.0, "engine": 1.0, "async_llm": 2.0}.get(name, 1.5)
+    return _LOGGER_RANKS.get(name, 1.5)
 
 
 class Events:

@@ -200,7 +200,7 @@ def level_rank(level: str) -> int:
 
 
 def _key(literal: str) -> str:
-    """The longest word of `literal` that is certainly whole in a line: one at its edge may be part of a longer."""
+    """The longest word of `literal` that is whole in a line: one at its edge may be part of a longer."""
     words = list(_WORD.finditer(literal))
     inner = [word[0] for word in words if word.start() > 0 and word.end() < len(literal)]
     return max(inner or [word[0] for word in words], key=len)

@@ -9,7 +9,6 @@ _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(
     r'\s{0,12}File "(?P<file>[^"\n]{1,500})", line (?P<line>\d{1,7}), in (?P<function>\S{1,200})'
 )
-_GROUP_MARGIN = re.compile(r"\s{1,12}[|+][-+|\s]{0,60}")  # the left margin of an exception group
 _HEAD = re.compile(r"(?P<type>[A-Za-z_][\w.]{1,200})(?::(?: |$)|$|\()")
 _SUFFIXES = (
     "Error",
@@ -54,7 +53,6 @@ class Trace:
     def feed(self, body: str, signs: LogSigns) -> bool:
         """Take in a line; True when it was only part of a traceback and can say nothing by itself."""
         if body.startswith(" "):
-            body = _GROUP_MARGIN.sub("", body) if "|" in body[:16] or "+" in body[:16] else body
             if frame := _FRAME.match(body):
                 self._frame(frame)
                 return True
@@ -113,9 +111,9 @@ class Trace:
         self._open = True
         if len(self.functions) < _MAX_FUNCTIONS:
             self.functions.add(frame["function"])
-        ours = "/vllm/" in frame["file"] and "/.cache/" not in frame["file"]  # there lies compiled code
-        if ours or not self.frames:
-            name = frame["file"].rpartition("/vllm/")[2].rpartition("site-packages/")[2]
+        file = frame["file"].replace("\\", "/")
+        if ("/vllm/" in file and "/.cache/" not in file) or not self.frames:  # compiled code lies in a cache
+            name = file.rpartition("/vllm/")[2].rpartition("site-packages/")[2]
             self.frames.append(f"{frame['function']} ({name}:{frame['line']})")
 
     def _introduction(self, body: str, signs: LogSigns) -> None:

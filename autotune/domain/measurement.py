@@ -73,7 +73,7 @@ class Point:
 
     @property
     def total_s(self) -> float | None:
-        """Median time of one whole request; None when none was both begun and finished in the window."""
+        """Median time of one whole request; None when none finished in the window."""
         return self.e2e_s.p50 if self.e2e_s else None
 
 

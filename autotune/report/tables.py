@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -16,16 +19,16 @@ STYLES = {"measured": "green", "failed": "red", "interrupted": "yellow", "runnin
 
 def ladder(baseline: TrialRecord | None, winner: TrialRecord) -> Table:
     """Baseline and winner at each stream count: prompt and completion rate, time of one request."""
-    table = Table(title="Measured at each number of concurrent streams", title_justify="left")
-    table.add_column("Streams", justify="right")
-    columns = (
-        [("winner", winner)] if baseline in (None, winner) else [("baseline", baseline), ("winner", winner)]
-    )
+    table = _table()
+    table.add_column("\n\nstreams", justify="right", no_wrap=True)
+    columns = [("winner", winner)]
+    if baseline is not None and baseline.number != winner.number:
+        columns.insert(0, ("baseline", baseline))
     for name, _ in columns:
-        for heading in ("prompt tok/s", "completion tok/s", "total time"):
-            table.add_column(f"{name}\n{heading}", justify="right")
+        for heading in ("\nprompt\ntok/s", f"{name}\ncompletion\ntok/s", "\ntotal\ntime"):
+            table.add_column(heading, justify="right", no_wrap=True)
     if len(columns) == 2:
-        table.add_column("completion\ngain", justify="right")
+        table.add_column("\n\ngain", justify="right", no_wrap=True)
     for streams in [point.streams for point in winner.points]:
         points = [_at(record, streams) for _, record in columns]
         cells = [cell for point in points for cell in _rates(point)]
@@ -33,58 +36,55 @@ def ladder(baseline: TrialRecord | None, winner: TrialRecord) -> Table:
     return table
 
 
-def trials(records: Sequence[TrialRecord], objectives: Sequence[Objective], best: set[int]) -> Table:
-    """All trials, one line each; `best` are the numbers on the Pareto front."""
-    table = Table(title_justify="left")
-    table.add_column("Trial", justify="right")
-    table.add_column("State")
-    for objective in objectives:
-        table.add_column(str(objective), justify="right")
-    table.add_column("Took", justify="right")
-    table.add_column("Configuration, or why it failed", overflow="fold", ratio=1)
+def trials(records: Sequence[TrialRecord], objectives: Sequence[Objective], best: set[int]) -> Group:
+    """All trials: a line of figures each, and below it the configuration and, of a failed one, the reason.
+
+    `best` are the numbers on the Pareto front; they get a star.
+    """
+    widths = [max(len(str(objective)), 11) for objective in objectives]
+    heading = "".join(
+        f"{objective!s:>{width + 2}}" for objective, width in zip(objectives, widths, strict=True)
+    )
+    parts: list[RenderableType] = [Text(f"trial  state      {heading}      took", style="bold")]
     for record in records:
         values = [objective.value(record.points) for objective in objectives]
-        mark = "*" if record.number in best else ""
-        table.add_row(
-            f"{record.number}{mark}",
-            Text(words.state(record), style=STYLES[words.state(record)]),
-            *("" if value is None else words.number(value) for value in values),
-            format_duration(sum(record.step_s.values())) if record.step_s else "",
-            _story(record, objectives),
-        )
-    return table
+        cells = ["" if value is None else words.number(value) for value in values]
+        state = words.state(record)
+        line = Text(f"{record.number:>4}{'*' if record.number in best else ' '}  ")
+        line.append(f"{state:<11}", style=STYLES[state])
+        line.append("".join(f"{cell:>{width + 2}}" for cell, width in zip(cells, widths, strict=True)))
+        line.append(f"  {format_duration(sum(record.step_s.values())):>12}" if record.step_s else "")
+        parts += [line, Padding(_story(record, objectives), (0, 0, 0, 7))]
+    return Group(*parts)
 
 
 def points(record: TrialRecord) -> Table:
     """Every stream count of one trial."""
-    table = Table(title_justify="left")
-    headings = (
-        "Streams",
-        "out tok/s",
-        "prompt tok/s",
-        "req/s",
-        "TTFT p50/p95",
-        "TPOT p50/p95",
-        "e2e p50/p95",
-    )
-    for heading in (*headings, "done", "failed", "window"):
-        table.add_column(heading, justify="right")
+    table = _table()
+    rates = ("out\ntok/s", "prompt\ntok/s", "\nreq/s")
+    latencies = ("TTFT ms\np50/p95", "TPOT ms\np50/p95", "e2e ms\np50/p95")
+    for heading in ("\nstreams", *rates, *latencies, "\ndone", "\nfailed"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for point in record.points:
         table.add_row(
             str(point.streams),
             *(words.number(rate) for rate in (point.out_tok_s, point.prompt_tok_s, point.req_s)),
-            *(_quantiles(sample) for sample in (point.ttft_s, point.tpot_s, point.e2e_s)),
+            *(_quantiles_ms(sample) for sample in (point.ttft_s, point.tpot_s, point.e2e_s)),
             str(point.done),
             str(point.failed),
-            format_duration(point.window_s),
         )
     return table
 
 
+def _table() -> Table:
+    """Narrow enough for ten columns in a terminal of 80."""
+    return Table(box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+
+
 def _story(record: TrialRecord, objectives: Sequence[Objective]) -> Text:
-    text = Text(words.configuration(record.configuration))
+    text = Text(words.configuration(record.configuration), style="dim")
     if words.state(record) != "measured" and record.outcome:
-        text.append(f"\n{words.outcome(record, objectives)}", style="dim")
+        text.append(f"\n{words.outcome(record, objectives)}", style="not dim")
     return text
 
 
@@ -105,5 +105,5 @@ def _ratio(baseline: Point | None, winner: Point | None) -> str:
     return f"{winner.out_tok_s / baseline.out_tok_s:.2f}x"
 
 
-def _quantiles(sample: Quantiles | None) -> str:
-    return "-" if sample is None else f"{sample.p50 * 1000:,.0f} / {sample.p95 * 1000:,.0f} ms"
+def _quantiles_ms(sample: Quantiles | None) -> str:
+    return "-" if sample is None else f"{sample.p50 * 1000:,.0f}/{sample.p95 * 1000:,.0f}"

@@ -15,10 +15,10 @@ _INTERRUPTIONS: Mapping[Interruption, str] = {
 
 
 def number(value: float) -> str:
-    """Three significant digits at least, and never more than one decimal above 100."""
+    """Whole above 1000, else one decimal, and two below 10: more digits than the noise leaves true."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def quantity(value: float, objective: Objective) -> str:

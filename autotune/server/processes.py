@@ -119,19 +119,19 @@ def _has_token(pid: int, token: str) -> bool:
 
 
 def _writes_to(pid: int, path: str) -> bool:
-    folder = _PROC / str(pid)
+    descriptors = _PROC / str(pid) / "fd"
     try:
-        for link in (folder / "fd").iterdir():
-            if str(link.readlink()) in (path, f"{path} (deleted)") and _is_open_for_writing(
-                folder, link.name
-            ):
-                return True
+        return any(_is_writer(descriptor, path) for descriptor in descriptors.iterdir())
     except OSError:  # gone, or another user's and so not ours
         return False
-    return False
 
 
-def _is_open_for_writing(folder: Path, descriptor: str) -> bool:
-    lines = (folder / "fdinfo" / descriptor).read_text().splitlines()
-    flags = next(int(line.split()[1], base=8) for line in lines if line.startswith("flags:"))
+def _is_writer(descriptor: Path, path: str) -> bool:
+    try:
+        if str(descriptor.readlink()) not in (path, f"{path} (deleted)"):
+            return False
+        info = (descriptor.parents[1] / "fdinfo" / descriptor.name).read_text().splitlines()
+    except OSError:  # closed in this instant
+        return False
+    flags = next(int(line.split()[1], base=8) for line in info if line.startswith("flags:"))
     return flags & os.O_ACCMODE != os.O_RDONLY

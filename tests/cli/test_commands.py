@@ -85,7 +85,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     done = folder.execute(folder.run_words("24s"))
     assert done.returncode == 0, done.stderr
     assert "Winner" in done.stdout or "deploy those" in done.stdout
-    assert "completion tok/s" in done.stdout
+    assert "completion" in done.stdout
     return folder
 
 

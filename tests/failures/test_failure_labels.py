@@ -27,7 +27,7 @@ def facts(failure: Failure) -> tuple[str, str, str]:
 
 
 def wanted(log: Labelled) -> tuple[str, str, str]:
-    return log.label["kind"], log.label["phase"], log.label["blame"]
+    return log.kind, log.phase, log.blame
 
 
 def test_every_log_has_a_label_and_every_label_a_log() -> None:
@@ -42,9 +42,9 @@ def test_a_failing_log_is_named_by_itself(log: Labelled) -> None:
     failure = named(log)
     assert failure is not None
     assert facts(failure) == wanted(log)
-    assert failure.line_number == log.label["line"]
+    assert failure.line_number == log.line
     assert failure.root_line is not None
-    assert failure.root_line.startswith(log.label["root"])
+    assert failure.root_line.startswith(log.root)
     assert failure.rule is not None
     assert failure.source
 
@@ -53,20 +53,20 @@ def test_a_failing_log_is_named_by_itself(log: Labelled) -> None:
 def test_a_healthy_log_shows_no_failure(log: Labelled) -> None:
     finding = scan(lines_of(log.text), RULES)
     assert finding.failure is None
-    assert finding.ready == log.label["ready"]
-    assert finding.served == log.label["served"]
+    assert finding.ready == log.ready
+    assert finding.served == log.served
 
 
 @pytest.mark.parametrize("log", FAILING, ids=str)
 def test_what_else_is_known_does_not_change_the_name(log: Labelled) -> None:
-    failure = classify(log.evidence(), RULES)
+    failure = classify(log.evidence, RULES)
     assert facts(failure) == wanted(log)
-    assert failure.line_number == log.label["line"]
+    assert failure.line_number == log.line
 
 
-@pytest.mark.parametrize("log", [log for log in LOGS_AND_LABELS if log.label.get("silent")], ids=str)
+@pytest.mark.parametrize("log", [log for log in LOGS_AND_LABELS if log.silent], ids=str)
 def test_a_log_that_ends_without_a_word_is_named_by_the_signal(log: Labelled) -> None:
-    failure = classify(log.evidence(), RULES)
+    failure = classify(log.evidence, RULES)
     assert facts(failure) == wanted(log)
     assert failure.rule is None
     assert failure.root_line is None
@@ -124,5 +124,7 @@ def _texts() -> Iterator[str]:
 
 def test_the_logs_are_small_and_name_no_machine() -> None:
     assert sum(path.stat().st_size for path in LOGS.rglob("*")) < 4_000_000
-    private = re.compile(r"/(?:home|Users|work)/|\b10\.(?!0\.4\.)\d+\.\d+\.\d+\b|\b192\.168\.|hf_[A-Za-z]{10}|@\w+\.com")
+    private = re.compile(
+        r"/(?:home|Users|work)/|\b10\.(?!0\.4\.)\d+\.\d+\.\d+\b|\b192\.168\.|hf_[A-Za-z]{10}|@\w+\.com"
+    )
     assert [found[0] for text in _texts() for found in private.finditer(text)] == []

@@ -1,17 +1,16 @@
-"""Each rule has a fixture that it names, and which without it would be named otherwise; the file is checked."""
+"""Each rule has a fixture that it names and that is told otherwise without it; a faulty file is refused."""
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from failure_logs import labelled, render, snippets
+from failure_logs import Snippet, labelled, render, snippets
 
 from autotune.decide.classify import classify
 from autotune.decide.logscan import lines_of, scan
 from autotune.decide.rulebook import Rules
 from autotune.decide.signatures import RuleIndex, Weight
-from autotune.domain.failure import Evidence, Failure
+from autotune.domain.failure import Failure
 from autotune.errors import FileError
 from autotune.files.rules import VLLM_RULES, read_rules
 
@@ -19,12 +18,11 @@ RULES = read_rules(VLLM_RULES)
 SNIPPETS = snippets()
 
 
-def said(snippet: dict[str, Any], rules: Rules) -> tuple[Failure | None, set[str]]:
+def said(snippet: Snippet, rules: Rules) -> tuple[Failure | None, set[str]]:
     """The failure of a snippet's log and the rules of its notices."""
     log = render(snippet)
-    if "evidence" in snippet:
-        known = {"exit_code": None, "ready": False, "served": False, **snippet["evidence"]}
-        return classify(Evidence(log=log, **known), rules), set()
+    if snippet.evidence:
+        return classify(snippet.evidence.with_log(log), rules), set()
     finding = scan(lines_of(log), rules)
     return finding.failure, {notice.rule for notice in finding.notices}
 
@@ -60,10 +58,10 @@ def test_a_rule_names_its_snippet(rule_id: str) -> None:
         return
     assert failure is not None
     assert failure.rule == rule_id
-    assert {name: failure.numbers.get(name) for name in snippet.get("numbers", {})} == snippet.get("numbers", {})
+    assert {name: failure.numbers.get(name) for name in snippet.numbers} == snippet.numbers
     if failure.root_line is not None:
-        last_words = [*snippet["lines"], snippet.get("evidence", {}).get("client_error") or ""]
-        assert any(failure.root_line in line for line in last_words)
+        heard = snippet.evidence.client_error if snippet.evidence else None
+        assert any(failure.root_line in line for line in (*snippet.lines, heard or ""))
 
 
 @pytest.mark.parametrize("rule_id", SNIPPETS)
@@ -91,7 +89,7 @@ def _without(rule_id: str) -> Rules:
 
 
 def test_no_text_has_a_hole() -> None:
-    hole = re.compile(r"\{\w+\}|\[|\]|\(\)| [.,:;]|: ?\.$")
+    hole = re.compile(r"\{\w+\}|\[|\]| \(\)| [.,:;]|: ?\.$")
     recorded = [scan(lines_of(log.text), RULES).failure for log in labelled()]
     for failure in filter(None, [*(said(snippet, RULES)[0] for snippet in SNIPPETS.values()), *recorded]):
         for text in (failure.why, failure.cure):

@@ -63,29 +63,40 @@ def test_a_reused_pid_is_not_the_server(plan: LaunchPlan, started_later_s: float
         assert pids(mark) == ({pid} if started_later_s == 0 else set())
 
 
-def test_a_session_without_its_leader_needs_a_marked_member(plan: LaunchPlan) -> None:
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_session_without_its_leader_needs_a_marked_member(plan: LaunchPlan, marked: bool) -> None:
     """The number of a session whose first process is gone may belong to a stranger's by now."""
-    script = "import os, time\nif os.fork(): os._exit(0)\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n"
+    script = (
+        "import os, time\n"
+        "for keeps_log in (True, False):\n"
+        "    if not os.fork():\n"
+        "        keeps_log or os.close(2)\n"
+        "        print(os.getpid(), flush=True)\n"
+        "        time.sleep(600)\n"
+    )
+    log = plan.mark.log_path if marked else os.devnull
     words = [sys.executable, "-S", "-I", "-c", script]
-    with subprocess.Popen(words, start_new_session=True, stdout=subprocess.PIPE, text=True) as first:
+    with Path(log).open("a") as opened:
+        first = subprocess.Popen(words, start_new_session=True, stdout=subprocess.PIPE, stderr=opened)
+    with first:
         assert first.stdout is not None
-        member = psutil.Process(int(first.stdout.readline()))
+        members = {psutil.Process(int(first.stdout.readline())) for _ in range(2)}
         first.wait()
-        try:
-            assert pids(replace(plan.mark, pid=first.pid, pid_started_s=0.0)) == set()
-            log = replace(plan.mark, pid=first.pid, pid_started_s=0.0, log_path=f"/proc/{member.pid}/fd/1")
-            assert pids(log) == set()
-        finally:
+        first.stdout.close()
+    try:
+        mark = replace(plan.mark, pid=first.pid, pid_started_s=0.0)
+        assert pids(mark) == ({member.pid for member in members} if marked else set())
+    finally:
+        for member in members:
             member.kill()
 
 
-def test_a_session_is_proven_by_one_marked_member(start: Start) -> None:
-    """The leader is dead, the engine carries the mark, and a third process only shares its session."""
-    server = start("grandchild_ignores_sigterm")
-    mark, tree = server.mark, tree_of(server.mark)
-    psutil.Process(mark.pid).kill()
-    until(lambda: server.exit_code is not None)
-    assert pids(mark) == {process.pid for process in tree} - {mark.pid}
+def test_what_is_older_than_the_server_is_not_the_servers(plan: LaunchPlan) -> None:
+    with stranger(env={"AUTOTUNE_SERVER": plan.mark.token}) as pid:
+        now = look(pid)
+        assert now is not None
+        assert pids(replace(plan.mark, pid=1, pid_started_s=now.started_s)) == {pid}
+        assert pids(replace(plan.mark, pid=1, pid_started_s=now.started_s + 1)) == set()
 
 
 def test_who_reads_the_log_is_not_the_server(plan: LaunchPlan) -> None:

@@ -14,7 +14,7 @@ from real_servers import Start, patient, until
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.server import LaunchPlan, Readiness
 from autotune.domain.trial import Interruption
-from autotune.server import readiness
+from autotune.server import readiness, stopping
 from autotune.server.ports import listeners
 
 
@@ -90,7 +90,8 @@ def test_interrupted_by_the_user(start: Start) -> None:
     timer.join()
 
 
-def test_an_escaped_process_on_the_port_is_not_ours(start: Start) -> None:
+def test_an_escaped_process_on_the_port_is_not_ours(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "_PORT_S", 0)
     server = start("port_taken", ready=False)
     assert server.wait_ready(30, patient()) is Readiness.NOT_OURS
     server.stop(grace_s=0)  # the port is still taken, and that is not this server's doing

@@ -62,6 +62,7 @@ def test_reap(
     assert set(ended) == {process.pid for process in tree}
     assert alive(tree) == set()
     assert is_refused(mark.port)
+    assert "Application shutdown complete" in Path(mark.log_path).read_text(), "it was asked first"
     assert not Path(mark.tmp_dir).exists()
     assert alive(bystander) == bystander
     assert launcher.reap(mark, grace_s=5) == ()

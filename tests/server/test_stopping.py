@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from real_servers import Start, alive, is_refused, tree_of, until
+from real_servers import Start, alive, is_refused, those_who_mention, tree_of, until
 
 from autotune.domain.server import LaunchPlan
 from autotune.errors import ProcessStillAlive
@@ -26,6 +26,7 @@ from autotune.server import stopping
         ("grandchild_own_session", 3),
         ("grandchild_scrubbed", 3),
         ("grandchild_hidden", 3),
+        ("grandchild_late", 3),
     ],
 )
 def test_nothing_is_left(start: Start, scenario: str, members: int) -> None:
@@ -36,6 +37,7 @@ def test_nothing_is_left(start: Start, scenario: str, members: int) -> None:
     server.stop(grace_s=0.3)
 
     assert alive(tree) == set()
+    assert those_who_mention(server.mark.log_path) == set()
     assert is_refused(server.mark.port)
     assert not Path(server.mark.tmp_dir).exists()
     assert server.exit_code is not None

@@ -103,12 +103,19 @@ def _spawn_engine(listener: socket.socket) -> int:
 
 def _spawn_grandchild(kind: str, listener: socket.socket) -> None:
     """Another process, grandchild of whoever started the server; `Scenario.grandchild` says which."""
+    if kind == "late":
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     if os.fork():
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         return
     listener.close()
-    if kind == "group":
+    if kind in {"group", "shared_memory"}:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    elif kind != "shared_memory":
+    elif kind == "late":
+        signal.sigwait([signal.SIGTERM])
+        if os.fork():
+            os._exit(0)
+    if kind in {"session", "scrubbed", "hidden", "late"}:
         os.setsid()
     if kind == "hidden":
         null = os.open(os.devnull, os.O_RDWR)

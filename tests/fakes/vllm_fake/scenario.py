@@ -79,6 +79,7 @@ class Scenario:
     grandchild: str | None = None
     """Another process: `group` ignores SIGTERM in the server's group; `session` leads a session of its own;
     `scrubbed` also has a new title and an empty environment; `hidden` also has the log closed;
+    `late` starts such a `session` process only when it gets SIGTERM;
     `shared_memory` holds a segment in /dev/shm, whose name it logs, as vLLM's processes do;
     `foreign` is not the server's at all, holds its port and answers there until 1 s after the server's
     end."""
@@ -106,6 +107,7 @@ PRESETS: dict[str, dict[str, object]] = {
     "grandchild_own_session": {"grandchild": "session"},
     "grandchild_scrubbed": {"grandchild": "scrubbed"},
     "grandchild_hidden": {"grandchild": "hidden"},
+    "grandchild_late": {"grandchild": "late"},
     "port_taken": {"grandchild": "foreign"},
     "floods": {"log_bytes": 5_000_000},
 }

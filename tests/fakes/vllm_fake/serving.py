@@ -6,6 +6,7 @@ import os
 import signal
 import zlib
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from vllm_fake import log
@@ -62,7 +63,8 @@ class FakeServer:
         if self.stopping.is_set():
             engine_watch.cancel()
             log.say("APIServer", "launcher.py:254", "[shutdown] API server: shutdown triggered")
-            os.kill(self.engine, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # SIGTERM went to the group, and it was faster
+                os.kill(self.engine, signal.SIGKILL)
             server.close()
             log.raw("INFO:     Shutting down\n")
             if self.active:
