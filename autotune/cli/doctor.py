@@ -15,6 +15,7 @@ from autotune.host import vllm_cpu
 from autotune.host.machine import read_machine
 from autotune.host.vllm import find_vllm
 from autotune.report.document import environment_document
+from autotune.server.processes import find_any
 from autotune.units import format_bytes
 
 
@@ -47,6 +48,7 @@ def doctor(
             document = {
                 "machine": msgspec.to_builtins(machine),
                 "vllm": environment and environment_document(environment)["vllm"],
+                "trial_server_pids": [process.pid for process in find_any()],
                 "problem": problem and str(problem),
             }
             print_json(msgspec.json.encode(document).decode())
@@ -64,6 +66,7 @@ def _print(machine: Machine, environment: Environment | None) -> None:
         "memory": format_bytes(machine.memory_bytes),
         "GPUs": "; ".join(gpus) or "none",
         "driver": machine.driver or "none",
+        "trial servers": _servers(),
     }
     if environment is not None:
         vllm = environment.vllm
@@ -72,4 +75,12 @@ def _print(machine: Machine, environment: Environment | None) -> None:
         rows["started with"] = shell_words(vllm.command, {})
         rows["flags"] = asked
     for name, text in rows.items():
-        out.print(Text(f"{name:<13} {text}"), soft_wrap=True)
+        out.print(Text(f"{name:<14} {text}"), soft_wrap=True)
+
+
+def _servers() -> str:
+    """Those of a study that runs now, or left by one that was killed."""
+    pids = [str(process.pid) for process in find_any()]
+    if not pids:
+        return "none running"
+    return f"pids {', '.join(pids)}; if no study runs now, going on with theirs (`autotune run`) ends them"

@@ -4,25 +4,12 @@ Memory is bounded whatever the log: a line is cut at 4 kB, of each sort of event
 each source of lines one traceback. Work is proportional to the length: see `autotune.decide.signatures`.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
-from autotune.decide.logline import LogLine, parse
-from autotune.decide.naming import name_event, name_refusals, without_secrets
-from autotune.decide.progress import Progress, phase_of
-from autotune.decide.rootcause import ENGINE_RANK, Event, Events, process_rank, root_of
+from autotune.decide.logline import parse
+from autotune.decide.logrun import TELLING, Run
 from autotune.decide.rulebook import Rules
-from autotune.decide.signatures import Match, Seen, Weight
-from autotune.decide.template import fill
-from autotune.decide.tracebacks import Trace
-from autotune.domain.failure import FailureKind, LogFinding, Notice, Phase
-
-_QUIET = ("INFO", "DEBUG")
-_TELLING = ("INFO", "", "WARNING")
-"""Levels at which a server says that it starts or stops; an error never does."""
-_MAX_SOURCES = 256
-_NO_TRACE = Trace()
+from autotune.domain.failure import LogFinding
 
 
 def scan(lines: Iterable[str], rules: Rules) -> LogFinding:
@@ -45,12 +32,12 @@ def lines_of(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-def last_run(lines: Iterable[str], rules: Rules) -> "tuple[Run, int]":
+def last_run(lines: Iterable[str], rules: Rules) -> tuple[Run, int]:
     """The run that `scan` is about, and how many runs there are."""
     current, failed, number = Run(rules, 1), None, 0
     for number, raw in enumerate(lines, start=1):
         for line in parse(raw):
-            if line.level in _TELLING and current.under_way and rules.signs.starts_run(line.body):
+            if line.level in TELLING and current.under_way and rules.signs.starts_run(line.body):
                 failed = current if current.root(proven=False) else failed
                 current = Run(rules, current.number + 1)
             current.read(number, line)
@@ -59,168 +46,3 @@ def last_run(lines: Iterable[str], rules: Rules) -> "tuple[Run, int]":
         current = failed
     current.lines = number
     return current, runs
-
-
-class Run:
-    """One start of a server: everything its lines have said so far."""
-
-    def __init__(self, rules: Rules, number: int) -> None:
-        self.number = number
-        self.lines = 0
-        self.progress = Progress(rules)
-        self.stopped = False
-        """It was told to stop before anything had failed."""
-        self._rules = rules
-        self.events = Events()
-        self._notices: dict[str, Notice] = {}
-        self.traces: OrderedDict[tuple[str, str, str], Trace] = OrderedDict()
-        self._ended = False
-        self._closed = False
-
-    @property
-    def under_way(self) -> bool:
-        """It has begun to work, or to fail: another start is another run."""
-        return self._ended or self.progress.phase not in (Phase.ARGS, Phase.CONFIG)
-
-    def read(self, number: int, line: LogLine) -> None:
-        """Take in a line that stands at `number` in the log."""
-        quiet = line.level in _QUIET
-        if quiet or (not line.level and not line.body.startswith(" ")):  # a progress bar has no level
-            self.progress.read(line.body)
-        if line.level in _TELLING and not self._closed and self._rules.signs.stops_run(line.body):
-            # After its own death a server stops in the same words as after a signal.
-            self._closed, self.stopped = True, not self._ended
-        if self._closed or not line.body:
-            return
-        if quiet:
-            if self._rules.index.knows_mild(line.body):
-                self._match(number, line, _NO_TRACE, exception=None)
-            return
-        trace = self._trace(line)
-        if not trace.feed(line.body, self._rules.signs):
-            self._match(number, line, trace, exception=trace.head(line.body))
-
-    def hear_client(self, error: str) -> None:
-        """Take in what a client was told; the log need not hold it, and it proves no death of the server."""
-        found = self._rules.index.match(error, error, "ERROR", self._seen(_NO_TRACE))
-        if found and found.rule.weight is not Weight.NOTICE:
-            event = self._event(0, LogLine("client", "", "ERROR", "", error), _NO_TRACE, found)
-            self._keep(replace(event, fatal=False))
-
-    def finding(self, runs: int) -> LogFinding:
-        """What the log of this run alone says; `runs` is how many there are."""
-        served = self.progress.answered > 0
-        root = self.root(proven=False)
-        return LogFinding(
-            failure=name_event(root, served=served) if root else name_refusals(self.progress),
-            phase=self.progress.phase,
-            ready=self.progress.ready,
-            served=served,
-            stopped=self.stopped,
-            version=self.progress.version,
-            lines=self.lines,
-            run=self.number,
-            runs=runs,
-            notices=self.notices(root),
-        )
-
-    def root(self, *, proven: bool) -> Event | None:
-        """The cause of the failure, None when there was none; `proven` as in `rootcause.root_of`."""
-        events = self.events.all()
-        if proven:
-            end = LogLine("", "", "", "", "")
-            hints = [found for found in self._at_end() if found.rule.weight is Weight.HINT]
-            events += [self._event(0, end, _NO_TRACE, found) for found in hints]
-        else:
-            events = [e for e in events if e.weight is not Weight.HINT]
-        return root_of(events, self._rules.index.order, proven=proven or self._requests_fail(events))
-
-    def notices(self, root: Event | None) -> tuple[Notice, ...]:
-        """What is worth telling beside the failure `root`, each rule once."""
-        at_end = [found for found in self._at_end() if found.rule.weight is Weight.NOTICE]
-        named = root.rule.id if root and root.rule else None
-        told = (*self._notices.values(), *(self._notice(found) for found in at_end))
-        return tuple(notice for notice in told if notice.rule != named)
-
-    def _at_end(self) -> list[Match]:
-        return self._rules.index.at_end(self._seen(_NO_TRACE))
-
-    def _requests_fail(self, events: list[Event]) -> bool:
-        progress = self.progress
-        if progress.refused + progress.failed > progress.answered:
-            return True
-        return progress.answered == 0 and any(e.rule and e.rule.kind is FailureKind.CLIENT for e in events)
-
-    def _trace(self, line: LogLine) -> Trace:
-        """The traceback that the source of `line` is in; the source longest silent is forgotten."""
-        key = (line.process, line.pid, line.origin)
-        trace = self.traces.pop(key, None) or Trace()
-        self.traces[key] = trace
-        if len(self.traces) > _MAX_SOURCES:
-            self.traces.popitem(last=False)
-        return trace
-
-    def _seen(self, trace: Trace) -> Seen:
-        progress = self.progress
-        return Seen(
-            functions=trace.functions if trace.message else (),
-            values=progress.values,
-            version=progress.version,
-            phase=progress.phase,
-        )
-
-    def _match(self, number: int, line: LogLine, trace: Trace, exception: str | None) -> None:
-        """Keep what `line` says, when a rule knows it or it is an exception."""
-        context = trace.message or line.body
-        found = self._rules.index.match(line.body, context, line.level, self._seen(trace))
-        if found and found.rule.weight is Weight.NOTICE:
-            self._notices.setdefault(found.rule.id, self._notice(found, line.body, number))
-        elif found or (exception and exception.rpartition(".")[2] not in self._rules.signs.no_failures):
-            self._keep(self._event(number, line, trace, found))
-
-    def _keep(self, event: Event) -> None:
-        self.events.add(event)
-        if event.weight is Weight.CONSEQUENCE or (event.weight is Weight.ROOT and event.fatal):
-            self._ended = True
-        elif event.rule and event.rule.id not in self._notices:
-            found = Match(rule=event.rule, numbers=event.numbers)
-            self._notices[event.rule.id] = self._notice(found, event.line, event.line_number)
-
-    def _notice(self, found: Match, line: str | None = None, number: int | None = None) -> Notice:
-        why = fill(found.rule.why, {**self.progress.values, **found.numbers})
-        line = without_secrets(line) if line else None
-        return Notice(rule=found.rule.id, why=without_secrets(why), line=line, line_number=number)
-
-    def _event(self, number: int, line: LogLine, trace: Trace, found: Match | None) -> Event:
-        in_traceback = bool(trace.message)
-        rank = process_rank(line.process, line.origin)
-        source, alone = f"{line.process} {line.pid} {line.origin}", (f"line {number}", 0)
-        return Event(
-            line_number=number,
-            line=line.body.strip(),
-            message=trace.message or line.body,
-            process=line.process,
-            rank=rank,
-            chain=(source, trace.chain) if in_traceback else alone,
-            exception=(f"{source} message", trace.message_number) if in_traceback else alone,
-            fatal=_is_fatal(line, trace, found, rank),
-            phase=self.progress.phase,
-            frame_phase=phase_of(trace.functions, self._rules) if in_traceback else None,
-            frames=tuple(trace.frames) if in_traceback else (),
-            source_line=trace.source_line if in_traceback else "",
-            rule=found.rule if found else None,
-            numbers=found.numbers if found else {},
-            values={**self.progress.values, **found.numbers} if found else {},
-        )
-
-
-def _is_fatal(line: LogLine, trace: Trace, found: Match | None, rank: float) -> bool:
-    """Whether a process ended over what `line` says, by what the rule says of it or by where it stands."""
-    if found and found.rule.fatal is not None:
-        return found.rule.fatal
-    if trace.survived:
-        return False
-    if not line.level:  # Python itself printed it, not a logger
-        return trace.complete or found is not None
-    # The engine and its workers log no errors that they survive, only excerpts lack the line that says so.
-    return trace.fatal or (found is not None and rank <= ENGINE_RANK and line.level in ("ERROR", "CRITICAL"))

@@ -39,7 +39,7 @@ class LogSigns:
     chained: tuple[str, ...]
     """The next traceback belongs to the one before."""
     no_failures: tuple[str, ...]
-    """Exceptions that are how a program is stopped."""
+    """Exceptions that are how a program is stopped, or that only hold others."""
     settings: frozenset[str]
     """Arguments whose values are kept; any other, above all a key or a token, is not."""
 

@@ -155,11 +155,14 @@ class RuleIndex:
         """Whether a rule that looks at lines below an error may know `text`: a quick test for the many."""
         return any(literal in text for literal in self._mild)
 
+    def candidates(self, text: str) -> list[Rule]:
+        """The rules that may know `text`, by its words alone, in their order."""
+        words = self._by_word.keys() & _WORD.findall(text)
+        return [self.rules[i] for i in sorted({i for word in words for i in self._by_word[word]})]
+
     def match(self, text: str, context: str, level: str, seen: Seen) -> Match | None:
         """The first rule that fits `text`; its patterns are searched in `context`, which ends with `text`."""
-        words = self._by_word.keys() & _WORD.findall(text)
-        for position in sorted({position for word in words for position in self._by_word[word]}):
-            rule = self.rules[position]
+        for rule in self.candidates(text):
             if level_rank(level) < level_rank(rule.min_level):
                 continue
             numbers = rule.read(text, context)

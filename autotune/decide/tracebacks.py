@@ -22,6 +22,8 @@ _SUFFIXES = (
     "Failed",
 )
 _MESSAGE_LINES = 8
+_MESSAGE_CHARS = 1000
+"""Of each line after the first."""
 _MAX_FUNCTIONS = 300
 
 
@@ -91,7 +93,7 @@ class Trace:
         """Join `body` to the message of the exception before it, as long as one can be meant."""
         if self._message_left > 0:
             self._message_left -= 1
-            self.message = f"{self.message}\n{body}"
+            self.message = f"{self.message}\n{body[:_MESSAGE_CHARS]}"
         else:
             self.message = ""
 

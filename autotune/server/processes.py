@@ -80,12 +80,17 @@ def find(mark: ServerMark) -> tuple[Process, ...]:
         return ()
     began_s = mark.pid_started_s or 0.0
     candidates = [p for p in _all() if p.pid != os.getpid() and p.started_s >= began_s]
-    ours = {p.pid for p in candidates if _has_token(p.pid, mark.token) or _writes_to(p.pid, mark.log_path)}
+    ours = {p.pid for p in candidates if _token(p.pid) == mark.token or _writes_to(p.pid, mark.log_path)}
     if _owns_session(mark, [p for p in candidates if p.pid in ours]):
         ours |= {p.pid for p in candidates if p.session == mark.pid}
     while more := {p.pid for p in candidates if p.parent in ours} - ours:
         ours |= more
     return tuple(p for p in candidates if p.pid in ours and not p.zombie)
+
+
+def find_any() -> tuple[Process, ...]:
+    """All living processes that carry a token, of whatever study: of one that runs, or left by a dead one."""
+    return tuple(p for p in _all() if p.pid != os.getpid() and not p.zombie and _token(p.pid) is not None)
 
 
 def _owns_session(mark: ServerMark, marked: list[Process]) -> bool:
@@ -108,14 +113,17 @@ def _all() -> Iterator[Process]:
             yield process
 
 
-def _has_token(pid: int, token: str) -> bool:
+def _token(pid: int) -> str | None:
+    """The token in the environment of a process; None where there is none to be seen."""
     # setproctitle, which vLLM uses, zeroes the front of the environment up to the first variable that was
     # changed since the start. psutil stops reading there and shows nothing; what is left further on counts.
     try:
         environ = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:  # gone, or another user's and so not ours
-        return False
-    return f"{TOKEN_VARIABLE}={token}".encode() in environ.split(b"\0")
+        return None
+    name = f"{TOKEN_VARIABLE}=".encode()
+    values = (word.removeprefix(name) for word in environ.split(b"\0") if word.startswith(name))
+    return next((value.decode(errors="replace") for value in values), None)
 
 
 def _writes_to(pid: int, path: str) -> bool:

@@ -103,20 +103,48 @@ def test_optuna_and_show_have_the_same_trials(study: Folder) -> None:
     ]
 
 
+def test_optuna_dashboard_opens_the_study_file(study: Folder) -> None:
+    port = _free_port()
+    words = [
+        str(Path(sys.executable).parent / "optuna-dashboard"),
+        f"sqlite:///{study.path}/studies/small.db",
+    ]
+    words += ["--host", "127.0.0.1", "--port", str(port)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as dashboard:
+        try:
+            with _patient_client(port) as client:
+                (summary,) = client.get("/api/studies").json()["study_summaries"]
+                detail = client.get(f"/api/studies/{summary['study_id']}").json()
+        finally:
+            dashboard.terminate()
+    assert summary["study_name"] == "small"
+    assert len(detail["trials"]) == len(study.shown()["trials"])
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
+def _patient_client(port: int) -> httpx.Client:
+    """One that waits for the server to listen: 0, 0.5, 1, 2, ... s between tries to connect."""
+    transport = httpx.HTTPTransport(retries=8)
+    return httpx.Client(
+        base_url=f"http://127.0.0.1:{port}", transport=transport, trust_env=False, timeout=30.0
+    )
+
+
 def test_the_launch_file_starts_a_server_that_answers_from_anywhere(study: Folder, tmp_path: Path) -> None:
     best = study.call("best", "--export", "launch.sh")
     assert best.returncode == 0, best.stderr
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = _free_port()
     env = {**study.env, "PORT": str(port)}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([str(study.path / "launch.sh")], cwd=tmp_path, env=env, **quiet) as server:
         try:
-            transport = httpx.HTTPTransport(retries=8)  # from 0.5 s on, each pause twice as long
-            with httpx.Client(
-                base_url=f"http://127.0.0.1:{port}", transport=transport, trust_env=False
-            ) as client:
+            with _patient_client(port) as client:
                 served = client.get("/v1/models").json()["data"][0]["id"]
                 body = {"model": served, "prompt": "hello", "max_tokens": 4}
                 answer = client.post("/v1/completions", json=body).json()

@@ -83,6 +83,20 @@ def test_without_the_rule_its_recorded_log_is_told_otherwise(rule_id: str) -> No
     assert (before.failure, before.notices) != (finding.failure, finding.notices)
 
 
+def test_the_index_of_words_misses_no_rule() -> None:
+    lines = {line for log in labelled() for line in log.text.split("\n") if "rror" in line}
+    lines |= {line for snippet in SNIPPETS.values() for line in snippet.lines}
+    lines |= {f"X: {literal} x" for rule in RULES.index.rules for literal in rule.contains}
+    whole = {
+        rule.id: re.compile("|".join(rf"(?<!\w){re.escape(literal)}(?!\w)" for literal in rule.contains))
+        for rule in RULES.index.rules
+        if rule.contains
+    }
+    for line in lines:
+        candidates = {rule.id for rule in RULES.index.candidates(line)}
+        assert {rule for rule, literals in whole.items() if literals.search(line)} <= candidates, line
+
+
 def _without(rule_id: str) -> Rules:
     index = RuleIndex(rule for rule in RULES.index.rules if rule.id != rule_id)
     return Rules(index=index, phases=RULES.phases, facts=RULES.facts, signs=RULES.signs)

@@ -119,7 +119,7 @@ def test_a_trial_cut_by_the_budget_is_kept_and_tried_first_when_the_study_goes_o
 def test_a_fault_of_the_machine_is_tried_again_once_and_three_end_the_study(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = DATA / "logs" / "cpu-0.32" / "f09-gpu-mem-util-099.log"
+    log = DATA / "logs" / "cpu-0.32" / "f06-port-in-use.log"
     monkeypatch.setenv("FAKE_VLLM_SCENARIO", json.dumps({"recorded_log": str(log)}))
     assert bed.run_trials(10) is Ending.FAILURE
     records = bed.store().records()
