@@ -119,10 +119,7 @@ def root_of(events: list[Event], order: Mapping[str, int], *, proven: bool) -> E
     if first is None or first.rule is None or first.weight is not Weight.ROOT:
         return first
     chain = [e for e in candidates if e.chain == first.chain and _tier(e) == _tier(first)]
-    best = min(chain, key=lambda e: (_order(e, order), e.line_number))
-    # The same fault is often logged before it is raised, and raised again by those who pass it on.
-    same = [e for e in candidates if e.rule is best.rule and e.rank <= best.rank]
-    return min(same, key=lambda e: e.line_number)
+    return min(chain, key=lambda e: (_order(e, order), e.line_number))
 
 
 def _tier(event: Event) -> int:

@@ -85,7 +85,7 @@ class Rule:
     shares: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Further numbers: one divided by another, rounded down to hundredths."""
     reached: Phase | None = None
-    """The server must not have come further than this."""
+    """How far the server must have come, neither less nor further."""
     versions: Versions = Versions()
     min_level: str = "ERROR"
     """Lines below this level are not looked at."""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from failure_logs import LOGS, QUIET, Known, render
+from failure_logs import LOGS, QUIET, Known, Snippet, render
 
 from autotune.decide.classify import classify
 from autotune.domain.failure import Blame, Failure, FailureKind, Phase
@@ -83,9 +83,16 @@ def test_an_unexplained_error_of_the_first_request_stays_unknown() -> None:
     assert "HTTP 500: oh" in classify(known.with_log(quiet("first_request")), RULES).why
 
 
+def test_how_it_ended_proves_nothing_after_our_own_signal() -> None:
+    assert told("weights", Known(exit_code=-9, stop_requested=True))[0] is FailureKind.UNKNOWN
+
+
 def test_readiness_counts_even_when_the_log_hides_it() -> None:
     """`--uvicorn-log-level warning` leaves out that it is ready."""
     assert told("graphs", Known(exit_code=-11, ready=True))[1] is Phase.FIRST_REQUEST
+    odd = render(Snippet(at="graphs", frames=("handle",), lines=("ZeroDivisionError: odd",)))
+    assert classify(Known(ready=True).with_log(odd), RULES).phase is Phase.FIRST_REQUEST
+    assert classify(Known().with_log(odd), RULES).phase is Phase.GRAPHS
 
 
 def test_what_a_client_was_told_is_named_by_the_rules_too() -> None:

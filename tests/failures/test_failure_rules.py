@@ -9,7 +9,7 @@ from failure_logs import Snippet, labelled, render, snippets
 from autotune.decide.classify import classify
 from autotune.decide.logscan import lines_of, scan
 from autotune.decide.rulebook import Rules
-from autotune.decide.signatures import RuleIndex, Weight
+from autotune.decide.signatures import RuleIndex, Versions, Weight
 from autotune.domain.failure import Failure
 from autotune.errors import FileError
 from autotune.files.rules import VLLM_RULES, read_rules
@@ -119,6 +119,15 @@ def test_texts_are_sentences_of_their_own() -> None:
         assert rule.cure or rule.weight is Weight.NOTICE, rule.id
         # A reason in our words, not the line it explains.
         assert not any(literal in rule.why for literal in rule.contains if len(literal) > 25), rule.id
+
+
+def test_a_rule_can_be_for_some_versions_only() -> None:
+    versions = Versions(since=(0, 23), before=(0, 29))
+    inside, outside = ("0.23.0", "0.28.1rc2.dev3+g12", "v0.24"), ("0.22.9", "0.29.0", "1.0")
+    assert all(versions.hold(version) for version in inside)
+    assert not any(versions.hold(version) for version in outside)
+    assert versions.hold(None)
+    assert versions.hold("unknown")
 
 
 MINIMAL = """

@@ -49,6 +49,59 @@ def test_a_bare_assertion_is_shown_with_its_source() -> None:
     assert "`return do(what, it, does)`" in failure.why
 
 
+WORKER = "(Worker_TP{} pid=3{}) ERROR 06-01 10:01:00 [multiproc_executor.py:953] "
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+def traceback(function: str, error: str) -> list[str]:
+    return [
+        "WorkerProc hit an exception.",
+        "Traceback (most recent call last):",
+        f'  File "/opt/site-packages/vllm/v1/worker/gpu_worker.py", line 7, in {function}',
+        error,
+    ]
+
+
+def test_an_exhausted_memory_comes_before_what_it_caused() -> None:
+    """A worker that lost its memory makes others fail first, and in stranger ways."""
+    caused = [
+        WORKER.format(0, 0) + line for line in traceback("execute_model", "RuntimeError: CUDA error: odd")
+    ]
+    engine = render(Snippet(at="serving", lines=(OOM,)))
+    failure = failure_in(render(replace(QUIET, at="serving")) + "\n".join(caused) + "\n" + engine)
+    assert (failure.kind, failure.process) == (FailureKind.GPU_OOM, "EngineCore")
+
+
+def test_workers_that_write_into_each_other_are_told_apart() -> None:
+    first = traceback("load_model", "KeyError: 'layer'")
+    second = traceback("compile_or_warm_up_model", OOM)
+    mixed = [
+        WORKER.format(i, i) + line for pair in zip(first, second, strict=True) for i, line in enumerate(pair)
+    ]
+    failure = failure_in("\n".join(mixed))
+    assert (failure.rule, failure.phase, failure.process) == ("gpu-oom-graphs", Phase.GRAPHS, "Worker_TP1")
+    assert [frame.partition(" ")[0] for frame in failure.frames] == ["compile_or_warm_up_model"]
+
+
+def test_what_was_survived_long_ago_does_not_explain_a_death() -> None:
+    lines = ("Traceback (most recent call last):", '  File "x.py", line 1, in f', "ValueError: odd request")
+    odd = render(replace(QUIET, at="serving", process="APIServer pid=11", level="ERROR", lines=lines))
+    death = (
+        "(EngineCore pid=22) ERROR 06-01 10:09:00 [multiproc_executor.py:315] Worker proc VllmWorker-0 died "
+    )
+    assert (
+        failure_in(odd + death + "unexpectedly (exit code: -9), shutting down executor.").rule
+        == "worker-killed"
+    )
+
+
+def test_a_line_out_of_the_middle_of_a_log_is_named() -> None:
+    """As it is pasted into a question: without what was before and after."""
+    said = snippets()["gpu-memory-below-utilization"].lines[0]
+    line = f"(EngineCore_DP0 pid=174) ERROR 09-28 15:47:24 [core.py:718] {said}"
+    assert failure_in(line).rule == "gpu-memory-below-utilization"
+
+
 def test_a_member_of_an_exception_group_is_found() -> None:
     log = render(replace(QUIET, at="config")) + "\n".join(
         [
