@@ -17,13 +17,21 @@ from autotune.domain.space import CategoricalDomain, Configuration, Parameter, S
 from autotune.domain.study import Limits, StudySpec
 from autotune.domain.trial import Interruption, Origin, Step, TrialRecord
 from autotune.domain.workload import Workload
+from autotune.files.effective import VLLM_EFFECTIVE, read_effective
 from autotune.files.rules import VLLM_RULES, read_rules
+from autotune.files.space_document import space_document
 from autotune.search.study import OptunaSearch
+from autotune.server.gpu_memory import GpuUse
 from autotune.server.launcher import LocalLauncher
+from autotune.server.memory import Memory
+from autotune.server.settling import SettlingMemory
 from autotune.store.connection import open_engine
 from autotune.store.evidence import EvidenceStore
+from autotune.tune.course import Course
 from autotune.tune.study import Ending, StudyLoop
 from autotune.tune.trial import TrialRunner
+from autotune.wiring.lessons import learner_of
+from autotune.wiring.read_back import ServerReadBack
 
 SEQS = Parameter(
     name="max_num_seqs",
@@ -34,6 +42,9 @@ SPACE = SearchSpace(name="seqs", parameters=(SEQS,))
 WORKLOAD = Workload(
     prompt_tokens=16, output_tokens=8, streams=(1, 2), prompts=4, min_window_s=0.2, max_window_s=0.4
 )
+
+QUIET = Memory(total_bytes=2**34, available_bytes=2**33)
+"""Of a machine on which nothing else happens."""
 
 
 @dataclass
@@ -68,15 +79,18 @@ class Bed:
     command: tuple[str, ...]
     limits: Limits = field(default_factory=lambda: Limits(startup_s=20, smoke_s=10, stop_grace_s=1.0))
     watch: Watch = field(default_factory=Watch)
+    space: SearchSpace = SPACE
+    gpus: Callable[[], GpuUse] = GpuUse
+    name: str = "fake"
 
     @property
     def url(self) -> str:
-        return f"sqlite:///{self.folder}/study.db"
+        return f"sqlite:///{self.folder}/{self.name}.db"
 
     @property
     def spec(self) -> StudySpec:
-        changes = {"workload": WORKLOAD, "limits": self.limits, "name": "fake"}
-        return spec(SPACE, objectives=objectives("out_tok_s@2", "out_tok_s@1"), **changes)
+        changes = {"workload": WORKLOAD, "limits": self.limits, "name": self.name}
+        return spec(self.space, objectives=objectives("out_tok_s@2", "out_tok_s@1"), **changes)
 
     def store(self) -> EvidenceStore:
         return EvidenceStore(open_engine(self.url, create=True))
@@ -84,7 +98,7 @@ class Bed:
     def loop(self, interrupt: Interrupt) -> StudyLoop:
         store = self.store()
         if store.info() is None:
-            store.create(self.spec, {"name": SPACE.name}, environment(), datetime.now(UTC))
+            store.create(self.spec, space_document(self.space), environment(), datetime.now(UTC))
         store.begin_run(1.0, datetime.now(UTC))
         launcher = LocalLauncher(
             command=self.command, model="tiny", logs_dir=self.folder / "logs", cache_dir=self.folder / "cache"
@@ -95,17 +109,26 @@ class Bed:
             bench=LoadBench("tiny", WORKLOAD),
             store=store,
             diagnose=lambda evidence: classify(evidence, rules),
+            read_back=ServerReadBack(
+                book=read_effective(VLLM_EFFECTIVE), rules=rules, environment=environment()
+            ),
             observer=self.watch,
             interrupt=interrupt,
             pause=time.sleep,
             limits=self.limits,
             streams=WORKLOAD.streams,
         )
+        learner = learner_of(self.spec, environment())
+        search = OptunaSearch(self.spec, self.url)
         return StudyLoop(
             spec=self.spec,
             launcher=launcher,
+            memory=SettlingMemory(self.gpus, read=lambda: (QUIET,)),
             store=store,
-            search=OptunaSearch(self.spec, self.url),
+            search=search,
+            course=Course(
+                learner=learner, shelf=store.lessons, store=store, search=search, observer=self.watch
+            ),
             runner=runner,
             observer=self.watch,
             interrupt=interrupt,

@@ -8,6 +8,9 @@ from autotune import __version__
 from autotune.cli.best import best
 from autotune.cli.check import check
 from autotune.cli.doctor import doctor
+from autotune.cli.explain import explain
+from autotune.cli.lessons import lessons
+from autotune.cli.recheck import recheck
 from autotune.cli.run import run
 from autotune.cli.show import show
 
@@ -20,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Example:  autotune run Qwen/Qwen3-8B --budget 4h   then   autotune best --export launch.sh",
 )
-for command in (run, best, show, check, doctor):
+for command in (run, best, show, lessons, explain, recheck, check, doctor):
     app.command()(command)
 
 

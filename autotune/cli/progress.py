@@ -26,6 +26,8 @@ _DOING = {
     Step.STOP: "stopping the server",
 }
 
+_WHY = {Origin.RETRY: " (again)", Origin.ISOLATION: " (to find out what conflicts)"}
+
 
 class RunView:
     """The `Observer` of a run in a terminal or a pipe; a context manager that shows the live line."""
@@ -50,8 +52,8 @@ class RunView:
     def trial_started(self, number: int, origin: Origin, configuration: Configuration) -> None:
         """Say what is tried."""
         self._doing = f"trial {number}"
-        retry = " (again)" if origin is Origin.RETRY else ""
-        self._print(Text(f"trial {number:>3}  {words.configuration(configuration)}{retry}"))
+        why = _WHY.get(origin, "")
+        self._print(Text(f"trial {number:>3}  {words.configuration(configuration)}{why}"))
 
     def step_started(self, number: int, step: Step) -> None:
         """Show the step in the live line."""

@@ -13,6 +13,7 @@ from autotune.cli.console import INTERRUPTED, err, errors_as_sentences
 from autotune.cli.options import Database, VllmPath, budget_seconds, parse_ports, parse_streams
 from autotune.cli.progress import RunView
 from autotune.cli.summary import print_summary
+from autotune.decide.default_space import MIN_CONTEXT_TOKENS
 from autotune.domain.failure import Blame
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.objective import METRICS, Objective
@@ -49,6 +50,14 @@ def run(
     streams: Annotated[str | None, typer.Option(help="Concurrent streams to measure, e.g. 1,2,4,8.")] = None,
     prompt_tokens: Annotated[int | None, typer.Option(help="Prompt tokens of a request.")] = None,
     output_tokens: Annotated[int | None, typer.Option(help="Output tokens of a request.")] = None,
+    context: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Tokens of context that every configuration must allow, when the search space is derived. "
+            f"Default: {MIN_CONTEXT_TOKENS}, or the model's if that is less.",
+        ),
+    ] = None,
     objective: Annotated[
         list[str] | None,
         typer.Option(
@@ -83,6 +92,7 @@ def run(
             streams=parse_streams(streams) if streams else None,
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,
+            context_tokens=context,
             objectives=tuple(Objective.parse(text) for text in objective or ()),
             seed=seed,
             startup_s=budget_seconds("--startup-timeout", startup_timeout) if startup_timeout else None,
@@ -135,6 +145,8 @@ def _finish(end: StudyEnd) -> None:
     """Leave with the exit code that says how it ended."""
     if end.ending is Ending.USER:
         raise typer.Exit(INTERRUPTED)
+    if end.ending is Ending.EXHAUSTED:
+        err.print("Ended early: lessons forbid all that is left of the search space. See: autotune lessons")
     if end.failure is not None:
         sentence = f"{end.failure.why}. {end.failure.cure}".strip()
         match end.failure.blame:

@@ -10,13 +10,15 @@ from rich.text import Text
 from autotune.cli.console import errors_as_sentences, out, print_json
 from autotune.cli.options import AsJson, Database
 from autotune.decide.ranking import front
-from autotune.domain.failure import Failure
 from autotune.domain.launch import shell_words
+from autotune.domain.lesson import Lesson
 from autotune.domain.study import StudyInfo
 from autotune.domain.trial import TrialRecord
 from autotune.errors import UserError
 from autotune.report import tables, words
 from autotune.report.document import study_document, trial_document
+from autotune.report.effective import EffectiveBlock
+from autotune.report.failure import FailureBlock
 from autotune.units import format_duration
 from autotune.wiring.open import open_store, study_database
 
@@ -46,18 +48,21 @@ def show(
         if as_json:
             print_json(msgspec.json.encode(trial_document(record, info.objectives)).decode())
         else:
-            _show_one(info, record)
+            taught = [n for n in store.lessons.all() if (n.study, n.trial) == (info.name, record.number)]
+            _show_one(info, record, taught)
 
 
 def _show_all(info: StudyInfo, records: Sequence[TrialRecord]) -> None:
     environment = info.environment
     _line(f"{info.name}: {info.model}, vLLM {environment.vllm.version} on {environment.machine.hostname}")
     _line(f"{len(records)} trials in {format_duration(info.spent_s)}; * is on the Pareto front")
+    if info.rejected:
+        _line(f"{info.rejected} draws of the sampler rejected by lessons (see: autotune lessons)")
     best = {record.number for record in front(records, info.objectives)}
     out.print(tables.trials(records, info.objectives, best))
 
 
-def _show_one(info: StudyInfo, record: TrialRecord) -> None:
+def _show_one(info: StudyInfo, record: TrialRecord, taught: Sequence[Lesson]) -> None:
     steps = ", ".join(f"{step} {format_duration(seconds)}" for step, seconds in record.step_s.items())
     _line(f"Trial {record.number} ({record.origin}): {words.state(record)}")
     _line(f"Configuration  {words.configuration(record.configuration)}")
@@ -65,27 +70,14 @@ def _show_one(info: StudyInfo, record: TrialRecord) -> None:
     _line(f"Time           {record.started_at:%Y-%m-%d %H:%M:%S} UTC; {steps or 'no step finished'}")
     _line(f"Log            {record.log_path or '(none)'}")
     if record.failure is not None:
-        _show_failure(record.failure)
+        out.print(FailureBlock(record.failure))
+        for lesson in taught:
+            _line(f"Learned        lesson {lesson.number}, never again: {lesson.finding}")
     elif record.outcome is not None:
         _line(f"Outcome        {words.outcome(record, info.objectives)}")
     if record.points:
         out.print(tables.points(record))
-
-
-def _show_failure(failure: Failure) -> None:
-    sure = "" if failure.confidence >= 0.9 else f", {failure.confidence:.0%} sure"
-    _line(f"Failure        {failure.kind} at {failure.phase}, blame: {failure.blame}{sure}")
-    _line(f"Why            {failure.why}")
-    if failure.cure:
-        _line(f"What to do     {failure.cure}")
-    if failure.root_line:
-        where = f"line {failure.line_number}" + (f", {failure.process}" if failure.process else "")
-        _line(f"Root cause     {failure.root_line}")
-        _line(f"               ({where} of the log)")
-    if failure.numbers:
-        _line(f"Numbers        {', '.join(f'{name} = {value}' for name, value in failure.numbers.items())}")
-    if failure.rule:
-        _line(f"Named by       rule {failure.rule}" + (f", see {failure.source}" if failure.source else ""))
+    out.print(EffectiveBlock(record))
 
 
 def _line(text: str) -> None:

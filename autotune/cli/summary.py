@@ -26,7 +26,8 @@ def print_verdict(info: StudyInfo, records: list[TrialRecord], best: TrialRecord
     """The chosen trial in one sentence, and the ladder beside the baseline's."""
     base = baseline(records)
     failed = sum(record.failure is not None for record in records)
-    out.print(f"{len(records)} trials, {failed} failed.", highlight=False)
+    rejected = f" {info.rejected} draws rejected by lessons." if info.rejected else ""
+    out.print(f"{len(records)} trials, {failed} failed.{rejected}", highlight=False)
     out.print(_sentence(info, best, base), markup=False, highlight=False, soft_wrap=True)
     out.print(tables.ladder(base, best))
     out.print(

@@ -29,14 +29,25 @@ _CONSTRAINTS = (
 )
 
 
+MIN_CONTEXT_TOKENS = 8192
+"""The context a server keeps unless the user asks for another. A shorter one costs memory nowhere but in the
+largest request that is admitted, so that the search would happily cut it down to what the workload sends."""
+
+
 def default_space(
-    machine: Machine, vllm: VllmInstall, model: Model | None, workload: Workload
+    machine: Machine,
+    vllm: VllmInstall,
+    model: Model | None,
+    workload: Workload,
+    context_tokens: int = MIN_CONTEXT_TOKENS,
 ) -> SearchSpace:
     """The space for `model` under `workload`; `model` is None where nothing is known of it.
 
+    No configuration limits the context to less than `context_tokens`, or than the model's if that is less.
+
     Holds for this vLLM's flags where they are known; `left_out` names every parameter that is not offered.
     """
-    site = Site(machine=machine, vllm=vllm, model=model, workload=workload)
+    site = Site(machine=machine, vllm=vllm, model=model, workload=workload, context_tokens=context_tokens)
     parameters: list[Parameter] = []
     left_out: dict[str, str] = {}
     for name, offer in OFFERS.items():

@@ -79,7 +79,7 @@ def _quantile(ordered: Sequence[float], q: float) -> float:
 
 def _tokens(good: Sequence[RequestRecord], window: tuple[float, float]) -> float:
     """Output tokens that arrived in the window."""
-    usual = _tokens_per_chunk(good)
+    usual = tokens_per_chunk(good)
     parts: list[float] = []
     for request in good:
         chunks = bisect_left(request.chunk_s, window[1]) - bisect_left(request.chunk_s, window[0])
@@ -89,7 +89,7 @@ def _tokens(good: Sequence[RequestRecord], window: tuple[float, float]) -> float
     return fsum(parts)  # exact, so that the order of the requests does not matter
 
 
-def _tokens_per_chunk(good: Sequence[RequestRecord]) -> float:
+def tokens_per_chunk(good: Sequence[RequestRecord]) -> float:
     """What a chunk carried on average in the finished requests; 1 where none finished."""
     counted = [r for r in good if r.state is RequestState.DONE and r.output_tokens is not None]
     chunks = sum(len(r.chunk_s) for r in counted)

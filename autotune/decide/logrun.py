@@ -46,6 +46,8 @@ class Run:
         quiet = line.level in _QUIET
         if quiet or (not line.level and not line.body.startswith(" ")):  # a progress bar has no level
             self.progress.read(line.body)
+        elif line.level == "WARNING":
+            self.progress.read_warning(line.body)
         if line.level in TELLING and not self._closed and self._rules.signs.stops_run(line.body):
             # After its own death a server stops in the same words as after a signal.
             self._closed, self.stopped = True, not self._ended
@@ -68,13 +70,13 @@ class Run:
 
     def finding(self, runs: int) -> LogFinding:
         """What the log of this run alone says; `runs` is how many there are."""
-        served = self.progress.answered > 0
         root = self.root(proven=False)
+        named = name_event(root, served=self._served_before(root)) if root else None
         return LogFinding(
-            failure=name_event(root, served=served) if root else name_refusals(self.progress),
+            failure=named or name_refusals(self.progress),
             phase=self.progress.phase,
             ready=self.progress.ready,
-            served=served,
+            served=self.progress.answered > 0,
             stopped=self.stopped,
             version=self.progress.version,
             lines=self.lines,
@@ -100,6 +102,15 @@ class Run:
         named = root.rule.id if root and root.rule else None
         told = (*self._notices.values(), *(self._notice(found) for found in at_end))
         return tuple(notice for notice in told if notice.rule != named)
+
+    def _served_before(self, root: Event) -> bool:
+        """Whether a completion was answered before `root`.
+
+        A stream has its status 200 before it has an answer, so the only one may be what the engine died of.
+        """
+        at_work = bool(root.frames) and root.rank <= ENGINE_RANK
+        unanswered = 1 if at_work and self.progress.failed == 0 else 0
+        return self.progress.answered > unanswered
 
     def _at_end(self) -> list[Match]:
         return self._rules.index.at_end(self._seen(_NO_TRACE))

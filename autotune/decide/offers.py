@@ -36,6 +36,8 @@ class Site:
     vllm: VllmInstall
     model: Model | None
     workload: Workload
+    context_tokens: int
+    """The shortest context a server may be limited to."""
 
     @property
     def on_cpu(self) -> bool:
@@ -77,9 +79,9 @@ def _max_model_len(site: Site, name: str) -> Offer:
     if longest is None:
         return "the longest context of the model is not known here; vLLM finds it out by itself"
     # The next multiple of 256: room for the few tokens that a chat template adds.
-    needed = -(-site.workload.context_tokens // 256) * 256
+    needed = -(-max(site.workload.context_tokens, site.context_tokens) // 256) * 256
     if needed >= longest:
-        return f"the workload needs all of the {longest} tokens that the model was made for"
+        return f"all of the {longest} tokens that the model was made for are needed"
     return _flag(name, IntDomain(low=needed, high=longest, log=True))
 
 

@@ -1,9 +1,9 @@
 """How far a server came, told by its lines of information; its settings, and which requests it answered."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
-from autotune.decide.rulebook import Rules
+from autotune.decide.rulebook import FactSign, Rules
 from autotune.decide.template import Value, read_value
 from autotune.domain.failure import Phase
 
@@ -13,6 +13,9 @@ _COMPLETIONS = ("completions", "/responses", "/messages", "/generate", "/embeddi
 _SETTING = re.compile(
     r"'?\b(?P<name>[a-z_]{3,40})'?[:=] ?(?P<value>\d{1,15}(?:\.\d{1,9})?|True|False|'[^']{1,200}')"
 )
+
+_TEXTS = ("version", "_ids", "_sizes", "_bind")
+"""Ends of the names whose values stay texts, a single number too."""
 
 
 def later(one: Phase, other: Phase) -> Phase:
@@ -40,6 +43,7 @@ class Progress:
         self._settings = rules.signs.settings
         self._texts = [(text, signs.phase) for signs in rules.phases for text in signs.texts]
         self._facts = rules.facts
+        self._warned = [fact for fact in rules.facts if fact.warning]
 
     @property
     def ready(self) -> bool:
@@ -60,13 +64,19 @@ class Progress:
         for text, phase in self._texts:
             if text in body:
                 self.phase = later(self.phase, phase)
-        for fact in self._facts:
-            if fact.contains in body and (match := fact.pattern.search(body)):
-                for name, value in match.groupdict().items():
-                    if value is not None:
-                        self.values[name] = value if name == "version" else read_value(name, value)
+        self._learn(body, self._facts)
         if "args: " in body:
             self._arguments(body)
+
+    def read_warning(self, body: str) -> None:
+        """Take in the facts of a warning: how far the server came is told by quiet lines alone."""
+        self._learn(body, self._warned)
+
+    def _learn(self, body: str, facts: Iterable[FactSign]) -> None:
+        for fact in facts:
+            for name, value in (fact.read(body) or {}).items():
+                plain = isinstance(value, bool) or name.endswith(_TEXTS)
+                self.values[name] = value if plain else read_value(name, str(value))
 
     def _request(self, access: re.Match[str]) -> None:
         if access["method"] != "POST" or not any(part in access["path"] for part in _COMPLETIONS):

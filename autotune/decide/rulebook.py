@@ -1,7 +1,8 @@
 """Everything that is data about vLLM's logs: the signatures, and how its phases, facts and stops are told."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from autotune.decide.signatures import RuleIndex
 from autotune.domain.failure import Phase
@@ -21,7 +22,27 @@ class FactSign:
     """A line of information that holds values worth knowing; the last one counts."""
 
     contains: str
-    pattern: re.Pattern[str]
+    pattern: re.Pattern[str] | None = None
+    """Must be found in the line; its named groups become values."""
+    sets: Mapping[str, bool | str] = field(default_factory=dict)
+    """Values the line stands for."""
+    warning: bool = False
+    """The line can be a warning too."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The values that it can give."""
+        return frozenset(self.pattern.groupindex if self.pattern else ()).union(self.sets)
+
+    def read(self, body: str) -> Mapping[str, bool | str] | None:
+        """The values of the line as they are written; None when it is another line."""
+        if self.contains not in body:
+            return None
+        match = self.pattern.search(body) if self.pattern else None
+        if self.pattern and match is None:
+            return None
+        groups = match.groupdict() if match else {}
+        return {**{name: text for name, text in groups.items() if text is not None}, **self.sets}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

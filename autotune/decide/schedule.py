@@ -1,14 +1,22 @@
 """What the loop does next, concluded from the trials so far: start, try again, or end."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from autotune.domain.failure import Blame
-from autotune.domain.space import Configuration
+from autotune.domain.failure import Blame, Failure, FailureKind
+from autotune.domain.launch import settings
+from autotune.domain.space import Configuration, SearchSpace, Value
 from autotune.domain.trial import Failed, Interrupted, Interruption, Measured, TrialRecord
 
 FAULTS_IN_A_ROW = 3
 """Environment faults after which the machine, not chance, is to blame."""
+
+MARGIN = 1.1
+"""A KV cache that is short by no more than this may be large enough once vLLM has compiled: compiling counts
+as working memory when vLLM measures how much of that it needs (vllm#54383)."""
+
+
+_GIVEN_SIZES = {"kv_cache_memory_bytes", "VLLM_CPU_KVCACHE_SPACE"}
 
 
 def expected_trial_s(records: Sequence[TrialRecord]) -> float | None:
@@ -26,12 +34,62 @@ def worth_starting(records: Sequence[TrialRecord], left_s: float) -> bool:
     return left_s > 0 and (expected_s is None or expected_s <= left_s)
 
 
-def due_retry(records: Sequence[TrialRecord], retries: int) -> Configuration | None:
+def worth_isolating(records: Sequence[TrialRecord], launches: int, left_s: float) -> bool:
+    """Whether `launches` more trials, and one that profits from what they find, can be expected to fit."""
+    expected_s = expected_trial_s(records)
+    return left_s > 0 and (expected_s is None or expected_s * (launches + 1) <= left_s)
+
+
+def is_marginal(failure: Failure, given: Mapping[str, Value]) -> bool:
+    """Whether a KV cache was so nearly large enough that a second start, with all compiled, may do.
+
+    That is when at most `MARGIN` times what there was is needed, or what there was is not known. Not when the
+    size of the cache was given, or nothing is compiled: then a second start is like the first.
+    """
+    if failure.kind is not FailureKind.KV_CACHE_TOO_SMALL or failure.blame is not Blame.CONFIGURATION:
+        return False
+    if given.get("enforce_eager") is True or given.keys() & _GIVEN_SIZES:
+        return False
+    needed, available = failure.numbers.get("needed_gib"), failure.numbers.get("available_gib")
+    if isinstance(needed, float) and isinstance(available, float):
+        return needed <= MARGIN * available
+    return not failure.numbers.keys() & {"needed_gib", "available_gib", "estimated_len", "blocks"}
+
+
+def due_warm_retry(
+    records: Sequence[TrialRecord], space: SearchSpace, retries: int, forbids: Callable[[Configuration], bool]
+) -> Configuration | None:
+    """The earliest configuration that failed once, marginally (`is_marginal`), and no lesson forbids."""
+    return next(
+        (
+            r.configuration
+            for r in records
+            if awaits_retry(r, records, space, retries) and not forbids(r.configuration)
+        ),
+        None,
+    )
+
+
+def awaits_retry(
+    record: TrialRecord, records: Sequence[TrialRecord], space: SearchSpace, retries: int
+) -> bool:
+    """Whether a failed trial has to be tried once more before anything may be learned from it."""
+    if retries < 1 or record.failure is None:
+        return False
+    tries = sum(other.configuration == record.configuration for other in records)
+    return tries == 1 and is_marginal(record.failure, settings(space, record.configuration))
+
+
+def due_retry(
+    records: Sequence[TrialRecord],
+    retries: int,
+    forbids: Callable[[Configuration], bool] = lambda _: False,
+) -> Configuration | None:
     """The earliest configuration whose last try was cut short by something not its own doing.
 
     One broken off by the budget or the user, or ended by something the user has to mend, is due when the
     study goes on. One that met a fault of the machine, or during which autotune was killed, is due `retries`
-    times: the configuration may be what kills the machine.
+    times: the configuration may be what kills the machine. What a lesson `forbids` is never due.
     """
     tries: dict[str, list[TrialRecord]] = {}
     for record in records:
@@ -39,7 +97,8 @@ def due_retry(records: Sequence[TrialRecord], retries: int) -> Configuration | N
     for history in tries.values():
         faults = sum(_is_fault(record) for record in history)
         last = history[-1]
-        if _is_due_when_continued(last) or (_is_fault(last) and faults <= retries):
+        due = _is_due_when_continued(last) or (_is_fault(last) and faults <= retries)
+        if due and not forbids(last.configuration):
             return last.configuration
     return None
 

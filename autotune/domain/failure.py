@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from autotune.domain.aftermath import Aftermath
+
 
 class FailureKind(StrEnum):
     """What happened."""
@@ -100,6 +102,8 @@ class Evidence:
     """What the client saw, when a request failed."""
     stop_requested: bool = False
     """autotune had begun to stop it, so what its log says after that proves nothing."""
+    aftermath: Aftermath = field(default_factory=Aftermath)
+    """What was seen of it from outside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,13 @@
 """From a configuration to the words and variables that start its server; quoting lives here alone."""
 
 import json
+import math
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from autotune.domain.space import Configuration, Json, SearchSpace, Target, TargetKind
+from autotune.domain.space import Configuration, Json, SearchSpace, Target, TargetKind, Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,50 @@ def server_args(space: SearchSpace, configuration: Configuration) -> ServerArgs:
                 flags[target.name] = _with_key(flags.get(target.name), target, target.keys, value)
     words = [word for name, value in flags.items() for word in flag_words(name, value)]
     return ServerArgs(flags=tuple(words), env=env)
+
+
+def settings(space: SearchSpace, configuration: Configuration) -> dict[str, Value]:
+    """What `configuration` and the space's fixed settings say to vLLM, under the names vLLM has for it.
+
+    A flag by its name with underscores, a variable by its name, a key of a JSON flag as `flag__key`.
+    Variables are text to a program, so that one which reads as a number is that number, whoever wrote it.
+    """
+    said: dict[str, Value] = {}
+    for target, value in _settings(space, configuration):
+        name = setting_name(target)
+        for older in [key for key in said if key == name or key.startswith(name + "__")]:
+            del said[older]
+        said.update(_flattened(name, value, env=target.kind is TargetKind.ENV))
+    return said
+
+
+def setting_name(target: Target) -> str:
+    """The name that `settings` has for what `target` sets."""
+    return re.sub(r"\W", "_", "__".join((target.name.lstrip("-"), *target.keys)))
+
+
+def _flattened(name: str, value: Json, *, env: bool) -> Iterable[tuple[str, Value]]:
+    """Scalars below `name`; a list is its text."""
+    match value:
+        case None:
+            return
+        case dict():
+            for key, inner in value.items():
+                yield from _flattened(re.sub(r"\W", "_", f"{name}__{key}"), inner, env=env)
+        case list():
+            yield name, _text(value)
+        case _:
+            yield name, _number_or_text(_text(value)) if env else value
+
+
+def _number_or_text(text: str) -> Value:
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        return number if math.isfinite(number) else text
+    return text
 
 
 def _settings(space: SearchSpace, configuration: Configuration) -> Iterable[tuple[Target, Json]]:

@@ -50,6 +50,46 @@ class Quantiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerCounts:
+    """What the server counted while one point ran, warm-up included; None where it has no such counter.
+
+    `flags` are sentences about what does not fit together; the point is kept all the same.
+    """
+
+    generation_tokens: int | None = None
+    prompt_tokens: int | None = None
+    prefix_queries: int | None = None
+    """Prompt tokens looked up in the prefix cache."""
+    prefix_hits: int | None = None
+    """Those of them that were in it."""
+    preemptions: int | None = None
+    drafts: int | None = None
+    draft_tokens: int | None = None
+    accepted_tokens: int | None = None
+    flags: tuple[str, ...] = ()
+
+    @property
+    def prefix_hit_rate(self) -> float | None:
+        """Share of prompt tokens that the prefix cache saved; None without a look-up."""
+        return _ratio(self.prefix_hits, self.prefix_queries)
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Share of the drafted tokens that were right; None when none was drafted."""
+        return _ratio(self.accepted_tokens, self.draft_tokens)
+
+    @property
+    def mean_accepted_length(self) -> float | None:
+        """Tokens that one draft brought on average, with the one the model itself adds."""
+        accepted = _ratio(self.accepted_tokens, self.drafts)
+        return None if accepted is None else 1 + accepted
+
+
+def _ratio(part: int | None, whole: int | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One stream count of one trial, measured over a window of `window_s` seconds.
 
@@ -70,6 +110,8 @@ class Point:
     failed: int
     errors: Mapping[str, int] = field(default_factory=dict)
     """Each error text with how often it was seen."""
+    server: ServerCounts | None = None
+    """What the server itself counted; None when it has no metrics."""
 
     @property
     def total_s(self) -> float | None:

@@ -11,7 +11,7 @@ from autotune.domain.workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long each part of a trial may take, in seconds, and how often a fault is tried again."""
+    """How long each part of a trial may take, in seconds, and what it may do to the machine."""
 
     startup_s: float = 900.0
     smoke_s: float = 120.0
@@ -19,6 +19,16 @@ class Limits:
     """From SIGTERM to SIGKILL: an idle vLLM goes in about 1 s."""
     retries: int = 1
     """Further tries of one configuration after a fault that was not its own."""
+    isolation_launches: int = 6
+    """Launches that finding out which settings conflict may take, for one failure; 0 for none."""
+    memory_floor_bytes: int | None = None
+    """A server is ended at once when less memory than this is available on its machine, which might else
+    stop answering; None for the larger of 512 MiB and 3 % of the memory, 0 for no such watch."""
+
+    @property
+    def stop_reserve_s(self) -> float:
+        """Kept of a budget to end the last server: the grace, SIGKILL, the proof that all is gone."""
+        return self.stop_grace_s + 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +42,8 @@ class StudySpec:
     objectives: tuple[Objective, ...]
     seed: int = 0
     limits: Limits = Limits()
+    architecture: str | None = None
+    """Of the model; None where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +61,10 @@ class StudyInfo:
     environment: Environment
     spent_s: float = 0.0
     """Wall-clock time of all invocations so far."""
+    architecture: str | None = None
+    """Of the model; None where it is not known."""
+    rejected: int = 0
+    """Configurations the sampler drew that a lesson forbade, in all invocations so far."""
 
     @property
     def space_name(self) -> str:

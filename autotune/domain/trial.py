@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from autotune.domain.effective import Effective
 from autotune.domain.failure import Failure
 from autotune.domain.measurement import Point
 from autotune.domain.space import Configuration
@@ -17,7 +18,18 @@ class Origin(StrEnum):
     """vLLM's own defaults (with the space's fixed settings): always trial 0."""
     SAMPLED = "sampled"
     RETRY = "retry"
-    """The same settings once more, after a fault that was not theirs."""
+    """The same settings once more, after a fault that was not, or perhaps not, theirs."""
+    ISOLATION = "isolation"
+    """A failed configuration with one setting taken back, to find out which settings conflict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What to try next, and why; `rejected` configurations were drawn before it that a lesson forbids."""
+
+    configuration: Configuration
+    origin: Origin
+    rejected: int = 0
 
 
 class Step(StrEnum):
@@ -81,6 +93,8 @@ class TrialRecord:
     """How long each step took."""
     log_path: str | None = None
     outcome: Outcome | None = None
+    effective: Effective | None = None
+    """What vLLM made of the settings; None until it was read back."""
 
     @property
     def points(self) -> tuple[Point, ...]:

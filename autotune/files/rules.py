@@ -58,9 +58,9 @@ def read_rules(path: Path, shown: str | None = None) -> Rules:
     """The rules in the file at `path`; raises FileError that names the rule, its key and the fault."""
     file = read_toml(path, shown or path.name)
     file.only("schema", "log", "phase", "fact", "rule")
-    facts = tuple(_fact(table) for table in file.tables("fact"))
+    facts = tuple(read_fact(table) for table in file.tables("fact"))
     signs = _signs(file.table("log"))
-    known = signs.settings.union(*(fact.pattern.groupindex for fact in facts))
+    known = signs.settings.union(*(fact.names for fact in facts))
     rules: dict[str, Rule] = {}
     for table in file.tables("rule"):
         rule = _rule(table, rules, known)
@@ -78,32 +78,40 @@ def read_rules(path: Path, shown: str | None = None) -> Rules:
 def _signs(table: Table) -> LogSigns:
     keys = ("run_starts", "stops", "fatal", "survived", "chained", "no_failures", "settings")
     table.only(*keys)
-    texts = {key: _texts(table, key) for key in keys}
+    signs = {key: texts(table, key) for key in keys}
     return LogSigns(
-        run_starts=texts["run_starts"],
-        stops=texts["stops"],
-        fatal=texts["fatal"],
-        survived=texts["survived"],
-        chained=texts["chained"],
-        no_failures=texts["no_failures"],
-        settings=frozenset(texts["settings"]),
+        run_starts=signs["run_starts"],
+        stops=signs["stops"],
+        fatal=signs["fatal"],
+        survived=signs["survived"],
+        chained=signs["chained"],
+        no_failures=signs["no_failures"],
+        settings=frozenset(signs["settings"]),
     )
 
 
 def _phase(table: Table) -> PhaseSigns:
     table.only("name", "functions", "texts")
     return PhaseSigns(
-        phase=_member(table, "name", Phase),
-        functions=frozenset(_texts(table, "functions")),
-        texts=_texts(table, "texts"),
+        phase=member(table, "name", Phase),
+        functions=frozenset(texts(table, "functions")),
+        texts=texts(table, "texts"),
     )
 
 
-def _fact(table: Table) -> FactSign:
-    table.only("contains", "pattern")
-    return FactSign(
-        contains=_required(table, "contains"), pattern=_pattern(table, "pattern", table.text("pattern"))
+def read_fact(table: Table) -> FactSign:
+    """A line that holds facts; raises FileError unless it gives at least one."""
+    table.only("contains", "pattern", "sets", "warning")
+    sets = table.table("sets")
+    fact = FactSign(
+        contains=required(table, "contains"),
+        pattern=_pattern(table, "pattern", table.text("pattern")) if "pattern" in table else None,
+        sets={name: value for name in sets if isinstance(value := sets.json(name), bool | str)},
+        warning=bool(table.truth("warning")),
     )
+    if not fact.names:
+        raise table.error(None, "gives no fact: name groups in `pattern`, or write `sets`")
+    return fact
 
 
 def _rule(table: Table, earlier: dict[str, Rule], known: frozenset[str]) -> Rule:
@@ -114,23 +122,23 @@ def _rule(table: Table, earlier: dict[str, Rule], known: frozenset[str]) -> Rule
     if min_level not in _LEVELS:
         raise table.error("min_level", f"must be one of {', '.join(_LEVELS)}, but is {min_level!r}")
     rule = Rule(
-        id=_required(table, "id"),
-        kind=_member(table, "kind", FailureKind),
-        blame=_member(table, "blame", Blame),
-        why=_required(table, "why"),
+        id=required(table, "id"),
+        kind=member(table, "kind", FailureKind),
+        blame=member(table, "blame", Blame),
+        why=required(table, "why"),
         cure=table.text("cure") or "",
-        source=_required(table, "source"),
-        weight=_member(table, "weight", Weight) if "weight" in table else Weight.ROOT,
-        phase=_member(table, "phase", Phase) if phase else None,
+        source=required(table, "source"),
+        weight=member(table, "weight", Weight) if "weight" in table else Weight.ROOT,
+        phase=member(table, "phase", Phase) if phase else None,
         contains=contains,
         patterns=patterns,
-        any_frames=frozenset(_texts(table, "any_frames")),
-        given=_texts(table, "given"),
-        missing=_texts(table, "missing"),
+        any_frames=frozenset(texts(table, "any_frames")),
+        given=texts(table, "given"),
+        missing=texts(table, "missing"),
         when=_expression(table, "when"),
         shares=_shares(table.table("shares")),
-        reached=_member(table, "reached", Phase) if reached else None,
-        versions=Versions(since=_release(table, "since"), before=_release(table, "before")),
+        reached=member(table, "reached", Phase) if reached else None,
+        versions=Versions(since=release(table, "since"), before=release(table, "before")),
         min_level=min_level,
         fatal=table.truth("fatal"),
         confidence=_confidence(table),
@@ -150,7 +158,7 @@ def _what_it_matches(
         if "contains" in table or "patterns" in table:
             raise table.error("like", "cannot be combined with `contains` or `patterns`")
         return earlier[like].contains, earlier[like].patterns
-    contains = _texts(table, "contains")
+    contains = texts(table, "contains")
     for literal in contains:
         if not re.search(r"\w", literal):
             raise table.error("contains", f"{literal!r} holds no word")
@@ -158,7 +166,7 @@ def _what_it_matches(
         raise table.error(
             None, "needs `contains`, `like`, or conditions (`given`, `when`) to be judged by at the end"
         )
-    return contains, tuple(_pattern(table, "patterns", text) for text in _texts(table, "patterns"))
+    return contains, tuple(_pattern(table, "patterns", text) for text in texts(table, "patterns"))
 
 
 def _check_names(table: Table, rule: Rule, known: frozenset[str]) -> None:
@@ -205,7 +213,7 @@ def _expression(table: Table, key: str) -> Expression | None:
 def _shares(table: Table) -> dict[str, tuple[str, str]]:
     shares = {}
     for name in table:
-        match _texts(table, name):
+        match texts(table, name):
             case (part, whole):
                 shares[name] = (part, whole)
             case _:
@@ -213,7 +221,8 @@ def _shares(table: Table) -> dict[str, tuple[str, str]]:
     return shares
 
 
-def _release(table: Table, key: str) -> tuple[int, ...] | None:
+def release(table: Table, key: str) -> tuple[int, ...] | None:
+    """A version of vLLM as numbers; raises FileError for anything else."""
     text = table.text(key)
     if text is None:
         return None
@@ -229,23 +238,26 @@ def _confidence(table: Table) -> float:
     return 1.0 if confidence is None else confidence
 
 
-def _texts(table: Table, key: str) -> tuple[str, ...]:
+def texts(table: Table, key: str) -> tuple[str, ...]:
+    """A list of texts that are not empty; raises FileError for anything else."""
     items: Sequence[object] = table.sequence(key) or ()
-    texts = tuple(item for item in items if isinstance(item, str) and item)
-    if len(texts) != len(items):
+    found = tuple(item for item in items if isinstance(item, str) and item)
+    if len(found) != len(items):
         raise table.error(key, "must be a list of texts that are not empty")
-    return texts
+    return found
 
 
-def _required(table: Table, key: str) -> str:
+def required(table: Table, key: str) -> str:
+    """A text that must be there; raises FileError without it."""
     text = table.text(key)
     if text is None:
         raise table.error(key, "is missing")
     return text
 
 
-def _member(table: Table, key: str, of: type[_E]) -> _E:
-    text = _required(table, key)
+def member(table: Table, key: str, of: type[_E]) -> _E:
+    """A member of the enumeration `of`; raises FileError that lists them for anything else."""
+    text = required(table, key)
     members: Iterable[_E] = of
     for member in members:
         if member.value == text:

@@ -103,12 +103,18 @@ def _limits(table: Table) -> Limits:
         smoke_s=_or(table.number("smoke_s"), default.smoke_s),
         stop_grace_s=_or(table.number("stop_grace_s"), default.stop_grace_s),
         retries=_or(table.whole("retries"), default.retries),
+        memory_floor_bytes=table.whole("memory_floor_bytes"),
+        isolation_launches=_or(table.whole("isolation_launches"), default.isolation_launches),
     )
     for name in ("startup_s", "smoke_s", "stop_grace_s"):
         if getattr(limits, name) <= 0:
             raise table.error(name, f"must be above 0 seconds, but is {getattr(limits, name)}")
-    if limits.retries < 0:
-        raise table.error("retries", f"must be 0 or more, but is {limits.retries}")
+    for name in ("retries", "isolation_launches"):
+        if getattr(limits, name) < 0:
+            raise table.error(name, f"must be 0 or more, but is {getattr(limits, name)}")
+    if limits.memory_floor_bytes is not None and limits.memory_floor_bytes < 0:
+        floor = limits.memory_floor_bytes
+        raise table.error("memory_floor_bytes", f"must be 0 (no watch) or more bytes, but is {floor}")
     return limits
 
 

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from autotune.decide.ranking import baseline, front, gain, values_of
+from autotune.domain.lesson import Lesson, Standing
 from autotune.domain.machine import Environment
+from autotune.domain.measurement import Point
 from autotune.domain.objective import Objective
 from autotune.domain.study import StudyInfo
 from autotune.domain.trial import Interrupted, TrialRecord
@@ -55,13 +57,48 @@ def trial_document(record: TrialRecord, objectives: Sequence[Objective]) -> Mapp
         "values": values and {str(o): v for o, v in zip(objectives, values, strict=True)},
         "failure": msgspec.to_builtins(record.failure),
         "interruption": interrupted and interrupted.reason.value,
-        "points": [msgspec.to_builtins(point) for point in record.points],
+        "points": [point_document(point) for point in record.points],
+        "effective": msgspec.to_builtins(record.effective),
         "times": {
             "started_at": record.started_at.isoformat(),
             "finished_at": record.finished_at and record.finished_at.isoformat(),
             **{f"{step}_s": seconds for step, seconds in record.step_s.items()},
         },
         "log_path": record.log_path,
+    }
+
+
+def point_document(point: Point) -> Mapping[str, object]:
+    """One point. `server` is null without metrics; its rates are null where there was nothing to share."""
+    plain: dict[str, object] = msgspec.to_builtins(point)
+    if point.server is not None:
+        rates = ("prefix_hit_rate", "acceptance_rate", "mean_accepted_length")
+        derived = {name: getattr(point.server, name) for name in rates}
+        plain["server"] = {**msgspec.to_builtins(point.server), **derived}
+    return plain
+
+
+def lessons_document(info: StudyInfo, judged: Sequence[tuple[Lesson, Standing]]) -> Mapping[str, object]:
+    """What `autotune lessons --json` prints."""
+    return {
+        "study": info.name,
+        "rejected_draws": info.rejected,
+        "lessons": [_lesson(lesson, standing) for lesson, standing in judged],
+    }
+
+
+def _lesson(lesson: Lesson, standing: Standing) -> Mapping[str, object]:
+    return {
+        "number": lesson.number,
+        "form": lesson.finding.form.value,
+        "forbids": lesson.finding.forbids.source,
+        "while_unset": sorted(lesson.finding.while_unset),
+        "why": lesson.why,
+        "kind": lesson.kind.value,
+        "trial": lesson.trial,
+        "study": lesson.study,
+        "scope": msgspec.to_builtins(lesson.scope),
+        "standing": standing.value,
     }
 
 
@@ -83,4 +120,5 @@ def _study(info: StudyInfo, budgets_s: Sequence[float]) -> Mapping[str, object]:
         "vllm_version": info.environment.vllm.version,
         "environment": environment_document(info.environment),
         "budget": {"invocations_s": list(budgets_s), "spent_s": info.spent_s},
+        "rejected_draws": info.rejected,
     }

@@ -85,6 +85,8 @@ def _story(record: TrialRecord, objectives: Sequence[Objective]) -> Text:
     text = Text(words.configuration(record.configuration), style="dim")
     if words.state(record) != "measured" and record.outcome:
         text.append(f"\n{words.outcome(record, objectives)}", style="not dim")
+    if record.effective and record.effective.without_effect:
+        text.append(f"\nno effect: {', '.join(record.effective.without_effect)}", style="not dim yellow")
     return text
 
 

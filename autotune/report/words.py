@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from autotune.domain.failure import Blame
+from autotune.domain.lesson import Lesson, Standing
 from autotune.domain.objective import METRICS, Objective
 from autotune.domain.space import Configuration
 from autotune.domain.trial import Failed, Interrupted, Interruption, Measured, TrialRecord
@@ -12,6 +13,21 @@ _INTERRUPTIONS: Mapping[Interruption, str] = {
     Interruption.USER: "stopped by the user",
     Interruption.KILLED: "autotune itself was killed",
 }
+
+
+_STANDINGS: Mapping[Standing, str] = {
+    Standing.APPLIES: "counts: nothing it forbids is launched",
+    Standing.FORGOTTEN: "forgotten: does not count",
+    Standing.EXPIRED: "expired: taught by vLLM {version}, tried again here",
+    Standing.ELSEWHERE: "does not count here: taught with model {model} on {device}",
+    Standing.REFUTED: "does not count: a configuration it forbids has worked",
+}
+
+
+def lesson_standing(lesson: Lesson, standing: Standing) -> str:
+    """Whether a lesson counts, on one line."""
+    scope = lesson.scope
+    return _STANDINGS[standing].format(version=scope.vllm_version, model=scope.model, device=scope.device)
 
 
 def number(value: float) -> str:

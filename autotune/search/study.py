@@ -9,7 +9,7 @@ and a study that is continued goes on exactly as if it had never stopped.
 import logging
 import random
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import optuna
@@ -18,11 +18,12 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from autotune.decide.sampling import draw
 from autotune.decide.told import Told, ToldState
 from autotune.domain.launch import server_args
 from autotune.domain.space import Configuration, Value
 from autotune.domain.study import StudySpec
-from autotune.domain.trial import Origin
+from autotune.domain.trial import Origin, Proposal
 from autotune.errors import HarnessError, StoreError, UserError
 from autotune.search.distributions import distribution, distributions
 
@@ -31,7 +32,14 @@ STARTUP_SUCCESSES = 10
 first survivors happen to share; 10 is also Optuna's own default, which however counts failures too."""
 
 ATTEMPTS = 30
-"""Draws before a configuration that was tried before is accepted: in a small space all may be taken."""
+"""Allowed draws before one that was tried before is accepted: in a small space all may be taken."""
+
+SAMPLER_DRAWS = 100
+"""Draws by the sampler, which take about 10 ms each; then uniform ones, which take hardly any time. A sampler
+that is drawn into what lessons forbid for that long has nothing to say about the rest."""
+
+DRAWS = 3000
+"""Draws before all is taken to be forbidden."""
 
 _STATES = {
     ToldState.COMPLETE: TrialState.COMPLETE,
@@ -74,28 +82,53 @@ class OptunaSearch:
             self._study.set_metric_names([str(objective) for objective in spec.objectives])
 
     @_database_errors()
-    def propose(self) -> tuple[Configuration, Origin]:
-        """The next configuration: the baseline first, then one the sampler draws and no constraint forbids.
+    def propose(self, forbids: Callable[[Configuration], bool] = lambda _: False) -> Proposal | None:
+        """The next configuration: the baseline first, then one that is drawn, allowed and new.
 
-        Raises UserError when 100 times `ATTEMPTS` draws in a row break a constraint of the space.
+        Never one that a constraint or a lesson `forbids`; None when lessons forbid all that is drawn. Where
+        everything allowed has been tried it is one of those again, if possible one that worked. Raises
+        UserError when no draw keeps the constraints of the space.
         """
         history = self._study.get_trials(deepcopy=False)
-        if not history:
-            return Configuration(), Origin.BASELINE
-        tried = [server_args(self._space, _configuration(trial)) for trial in history]
-        valid: Configuration | None = None
-        for attempt in range(ATTEMPTS * 100):
-            candidate = self._draw(history, attempt)
-            if self._space.violated(candidate) is not None:
+        if not history and not forbids(Configuration()):
+            return Proposal(configuration=Configuration(), origin=Origin.BASELINE)
+        worked: dict[object, bool] = {}
+        for trial in history:
+            words = self._words(_configuration(trial))
+            worked[words] = worked.get(words, False) or trial.state == TrialState.COMPLETE
+        rejected = 0
+        repeats: list[Configuration] = []
+        for candidate in self._allowed_by_constraints(history):
+            if forbids(candidate):
+                rejected += 1
                 continue
-            if server_args(self._space, candidate) not in tried:
-                return candidate, Origin.SAMPLED
-            valid = valid or candidate
-            if attempt >= ATTEMPTS:
+            if self._words(candidate) not in worked:
+                return Proposal(configuration=candidate, origin=Origin.SAMPLED, rejected=rejected)
+            repeats.append(candidate)
+            if len(repeats) > ATTEMPTS:
                 break
-        if valid is None:
+        if not repeats and not rejected:
             raise UserError(f"search space {self._space.name}: no configuration keeps its constraints")
-        return valid, Origin.SAMPLED
+        repeats.sort(key=lambda repeat: not worked[self._words(repeat)])
+        return (
+            Proposal(configuration=repeats[0], origin=Origin.SAMPLED, rejected=rejected) if repeats else None
+        )
+
+    def _words(self, configuration: Configuration) -> object:
+        """What makes two configurations the same server."""
+        args = server_args(self._space, configuration)
+        return args.flags, tuple(sorted(args.env.items()))
+
+    def _allowed_by_constraints(self, history: Sequence[FrozenTrial]) -> Iterator[Configuration]:
+        """What the sampler would try next, and when it has been asked in vain for long, any configuration."""
+        for attempt in range(DRAWS):
+            if attempt < SAMPLER_DRAWS:
+                candidate = self._draw(history, attempt)
+            else:
+                key = f"{self._seed}:{len(history)}:{attempt}"
+                candidate = draw(self._space, random.Random(key))  # noqa: S311 - reproducible on purpose
+            if self._space.violated(candidate) is None:
+                yield candidate
 
     def _draw(self, history: Sequence[FrozenTrial], attempt: int) -> Configuration:
         """What the sampler would try next, given `history`."""

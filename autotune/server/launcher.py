@@ -12,6 +12,7 @@ from pathlib import Path
 from autotune.domain.launch import ServerArgs
 from autotune.domain.server import LaunchPlan, ServerMark
 from autotune.errors import EnvironmentFault, UserError
+from autotune.server.outside import Outside
 from autotune.server.ports import LOOPBACK, FreePorts, PortRange
 from autotune.server.processes import TOKEN_VARIABLE, boot_id, look
 from autotune.server.session import LocalServer
@@ -38,15 +39,20 @@ class LocalLauncher:
         cache_dir: Path,
         ports: PortRange | None = None,
         env: Mapping[str, str] | None = None,
+        memory_floor_bytes: int | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
-        """`cache_dir` keeps compiled kernels from trial to trial; `env` is added to every server's."""
+        """`cache_dir` keeps compiled kernels from trial to trial; `env` is added to every server's.
+
+        `memory_floor_bytes` as in `Limits`.
+        """
         self._command = command
         self._model = model
         self._logs_dir = logs_dir.absolute()
         self._cache_dir = cache_dir.absolute()
         self._ports = FreePorts(ports)
         self._env = dict(env or {})
+        self._memory_floor_bytes = memory_floor_bytes
         self._clock = clock
 
     def prepare(self, number: int, args: ServerArgs) -> LaunchPlan:
@@ -80,6 +86,7 @@ class LocalLauncher:
 
     def start(self, plan: LaunchPlan) -> LocalServer:
         """The server is spawned, in a session of its own. Raises EnvironmentFault when that is impossible."""
+        outside = Outside(plan.argv[0], self._memory_floor_bytes)
         try:
             with Path(plan.mark.log_path).open("ab") as log:
                 process = subprocess.Popen(
@@ -91,6 +98,7 @@ class LocalLauncher:
                     start_new_session=True,
                 )
         except OSError as error:
+            outside.close()
             remove_scratch(plan.mark)
             raise EnvironmentFault(
                 f"{plan.argv[0]} cannot be started: {error.strerror}; check the vLLM command"
@@ -99,7 +107,8 @@ class LocalLauncher:
         first = look(process.pid)
         started_s = first.started_s if first else None
         mark = replace(plan.mark, pid=process.pid, pid_started_s=started_s)
-        return LocalServer(process, mark, self._clock)
+        outside.watch(mark)
+        return LocalServer(process, mark, outside, self._clock)
 
     def reap(self, mark: ServerMark, grace_s: float) -> tuple[int, ...]:
         """Nothing of a dead run's server is left; returns the pids that were ended.

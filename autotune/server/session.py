@@ -1,12 +1,14 @@
-"""One spawned server: its mark, its log, whether it is ready, and its end."""
+"""One spawned server: its mark, its log, whether it is ready, its end, and what else was seen of it."""
 
 import os
 import subprocess
 import time
 from pathlib import Path
 
+from autotune.domain.aftermath import Aftermath
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.server import Readiness, ServerMark
+from autotune.server.outside import Outside
 from autotune.server.readiness import wait_ready
 from autotune.server.stopping import Clock, end_processes, prove_port_free, remove_scratch
 
@@ -24,10 +26,15 @@ class LocalServer:
     """
 
     def __init__(
-        self, process: subprocess.Popen[bytes], mark: ServerMark, clock: Clock = time.monotonic
+        self,
+        process: subprocess.Popen[bytes],
+        mark: ServerMark,
+        outside: Outside,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._process = process
         self._mark = mark
+        self._outside = outside
         self._clock = clock
         self._listened = False
 
@@ -75,12 +82,23 @@ class LocalServer:
         marker = f"\n[autotune: {left_out} bytes left out]\n"
         return head.decode(errors="replace") + marker + tail.decode(errors="replace")
 
+    def aftermath(self, interrupt: Interrupt, *, hung: bool = False) -> Aftermath:
+        """What was seen of it from outside. Of one that is `hung` also what its processes do at this moment.
+
+        That takes a second, and up to 30 s more when py-spy is there; less when interrupted.
+        """
+        log = self.read_log()
+        if hung and self.exit_code is None:
+            return self._outside.hang(self._mark, log, interrupt)
+        return self._outside.aftermath(self._mark, log)
+
     def stop(self, grace_s: float) -> None:
         """End all its processes and prove that they, and the port it had, are gone. Can be called twice.
 
         Raises ProcessStillAlive when that cannot be proved. A port it never listened on is not looked at:
         then whoever listens there is somebody else.
         """
+        self._outside.close()
         end_processes(self._mark, grace_s, self._clock)
         self._process.wait()
         if self._listened:

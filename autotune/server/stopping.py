@@ -57,6 +57,11 @@ def end_processes(mark: ServerMark, grace_s: float, clock: Clock = time.monotoni
     return tuple(sorted(process.pid for process in seen))
 
 
+def kill(processes: Iterable[Process]) -> None:
+    """SIGKILL is sent to those that still run, resource trackers excepted; nothing is waited for."""
+    _send((process for process in processes if not is_resource_tracker(process)), signal.SIGKILL)
+
+
 def prove_port_free(port: int, clock: Clock = time.monotonic) -> None:
     """Nobody listens on the port. Raises ProcessStillAlive when that stays untrue for `_PORT_S`."""
     if not _wait(lambda: not listeners(port), _PORT_S, clock):

@@ -11,9 +11,17 @@ from typing import TypeVar
 import msgspec
 from sqlalchemy import RowMapping
 
+from autotune.domain.effective import Effective
 from autotune.domain.failure import Failure
 from autotune.domain.machine import Environment
-from autotune.domain.measurement import MeasuredPoint, Point, Quantiles, RequestRecord, RequestState
+from autotune.domain.measurement import (
+    MeasuredPoint,
+    Point,
+    Quantiles,
+    RequestRecord,
+    RequestState,
+    ServerCounts,
+)
 from autotune.domain.server import ServerMark
 from autotune.domain.space import Configuration
 from autotune.domain.trial import (
@@ -77,6 +85,7 @@ def trial_record(row: RowMapping, points: tuple[Point, ...]) -> TrialRecord:
         step_s={Step(name): seconds for name, seconds in row["step_s"].items()},
         log_path=row["log_path"],
         outcome=_outcome(row, points),
+        effective=None if row["effective"] is None else from_json(row["effective"], Effective),
     )
 
 
@@ -101,7 +110,7 @@ def point_columns(number: int, measured: MeasuredPoint) -> Mapping[str, object]:
     """The row of `autotune_point` for a point of trial `number`."""
     columns = {f.name: getattr(measured.point, f.name) for f in fields(Point)}
     del columns["window_s"]
-    for name in ("ttft_s", "tpot_s", "e2e_s", "errors"):
+    for name in ("ttft_s", "tpot_s", "e2e_s", "errors", "server"):
         columns[name] = to_json(columns[name])
     begin_s, end_s = measured.window
     return {**columns, "trial_number": number, "window_begin_s": begin_s, "window_end_s": end_s}
@@ -125,6 +134,7 @@ def point_of(row: RowMapping) -> Point:
         ttft_s=quantiles["ttft_s"],
         tpot_s=quantiles["tpot_s"],
         e2e_s=quantiles["e2e_s"],
+        server=None if row["server"] is None else from_json(row["server"], ServerCounts),
     )
 
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import Engine, create_engine, event, insert
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy import Connection, Engine, create_engine, event, insert
+from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool, PoolProxiedConnection
 
 from autotune.errors import EnvironmentFault, StoreError
@@ -78,6 +78,16 @@ def _migrate(engine: Engine, path: str, *, create: bool) -> None:
             schema.create(connection, checkfirst=True)
             step(connection)
             connection.execute(insert(schema).values(version=number, applied_at=utc(datetime.now(UTC))))
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Connection]:
+    """Commit all of it or nothing. Raises StoreError when the database cannot (disk full, locked)."""
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except DBAPIError as error:
+        raise StoreError(f"{engine.url}: the study file cannot be used: {error.orig}") from error
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """Reads and writes the evidence of one study. Each method is one transaction."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine, func, insert, select, update
-from sqlalchemy.exc import DBAPIError
 
+from autotune.domain.effective import Effective
 from autotune.domain.machine import Environment
 from autotune.domain.measurement import MeasuredPoint, Point, RequestRecord
 from autotune.domain.objective import Objective
@@ -18,6 +18,9 @@ from autotune.domain.trial import Outcome, Step, TrialRecord
 from autotune.domain.workload import Workload
 from autotune.errors import StoreError
 from autotune.store import codec
+from autotune.store.connection import transaction
+from autotune.store.lessons import LessonStore
+from autotune.store.rechecks import RecheckStore
 from autotune.store.schema import point, request, run, study, trial
 
 
@@ -26,22 +29,21 @@ class EvidenceStore:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.lessons = LessonStore(engine)
+        """The lessons of the study."""
+        self.rechecks = RecheckStore(engine)
+        """What of it was run again."""
         self._run_id: int | None = None
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        """Commit all of it or nothing. Raises StoreError when the database cannot (disk full, locked)."""
-        try:
-            with self._engine.begin() as connection:
-                yield connection
-        except DBAPIError as error:
-            raise StoreError(f"{self._engine.url}: the study file cannot be used: {error.orig}") from error
+    def _transaction(self) -> AbstractContextManager[Connection]:
+        return transaction(self._engine)
 
     def info(self) -> StudyInfo | None:
         """What the study is about; None in a file that holds none yet."""
         with self._transaction() as connection:
             row = connection.execute(select(study)).mappings().first()
             spent_s = connection.execute(select(func.sum(run.c.spent_s))).scalar() or 0.0
+            rejected = connection.execute(select(func.sum(run.c.rejected))).scalar() or 0
         if row is None:
             return None
         return StudyInfo(
@@ -54,6 +56,8 @@ class EvidenceStore:
             seed=row["seed"],
             environment=codec.from_json(row["environment"], Environment),
             spent_s=spent_s,
+            architecture=row["architecture"],
+            rejected=rejected,
         )
 
     def create(
@@ -70,6 +74,7 @@ class EvidenceStore:
                     workload=codec.to_json(spec.workload),
                     objectives=[str(objective) for objective in spec.objectives],
                     seed=spec.seed,
+                    architecture=spec.architecture,
                     environment=codec.environment_json(environment),
                     created_at=codec.utc(now),
                 )
@@ -87,6 +92,12 @@ class EvidenceStore:
             connection.execute(
                 update(run).where(run.c.id == self._run_id).values(spent_s=spent_s, ended=ended)
             )
+
+    def count_rejected(self, count: int) -> None:
+        """Add to the drawn configurations that a lesson forbade in this invocation."""
+        with self._transaction() as connection:
+            counted = {"rejected": run.c.rejected + count}
+            connection.execute(update(run).where(run.c.id == self._run_id).values(counted))
 
     def budgets_s(self) -> Sequence[float]:
         """The budget of each invocation so far."""
@@ -125,6 +136,10 @@ class EvidenceStore:
             rows = [codec.request_columns(result.inserted_primary_key[0], r) for r in measured.requests]
             if rows:
                 connection.execute(insert(request), rows)
+
+    def set_effective(self, number: int, effective: Effective) -> None:
+        """Add what vLLM made of the settings."""
+        self._update_trial(number, {"effective": codec.to_json(effective)})
 
     def finish(
         self, number: int, outcome: Outcome, step_s: Mapping[Step, float], finished_at: datetime

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from sqlalchemy import (
     JSON,
+    Boolean,
     Column,
     Connection,
     DateTime,
@@ -17,6 +18,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    UniqueConstraint,
     inspect,
     select,
 )
@@ -43,6 +45,7 @@ study = Table(
     Column("workload", JSON, nullable=False),
     Column("objectives", JSON, nullable=False),
     Column("seed", Integer, nullable=False),
+    Column("architecture", String),
     Column("environment", JSON, nullable=False),
     Column("created_at", DateTime, nullable=False),
 )
@@ -54,6 +57,7 @@ run = Table(
     Column("started_at", DateTime, nullable=False),
     Column("budget_s", Float, nullable=False),
     Column("spent_s", Float, nullable=False, default=0.0),
+    Column("rejected", Integer, nullable=False, default=0),
     Column("ended", String),
 )
 
@@ -74,6 +78,7 @@ trial = Table(
     Column("state", String, nullable=False),
     Column("failure", JSON),
     Column("interruption", String),
+    Column("effective", JSON),
 )
 
 point = Table(
@@ -93,6 +98,8 @@ point = Table(
     Column("tpot_s", JSON),
     Column("e2e_s", JSON),
     Column("errors", JSON, nullable=False),
+    # What the server itself counted.
+    Column("server", JSON),
 )
 
 request = Table(
@@ -115,8 +122,45 @@ request = Table(
 )
 
 
+recheck = Table(
+    "autotune_recheck",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("trial_number", ForeignKey("autotune_trial.number"), nullable=False, index=True),
+    Column("vllm_version", String, nullable=False),
+    Column("started_at", DateTime, nullable=False),
+    Column("finished_at", DateTime),
+    Column("log_path", String),
+    Column("mark", JSON, nullable=False),
+    # None while it runs, and for one whose autotune was killed.
+    Column("verdict", String),
+    Column("failure", JSON),
+)
+
+
+lesson = Table(
+    "autotune_lesson",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("form", String, nullable=False),
+    Column("forbids", String, nullable=False),
+    Column("while_unset", JSON, nullable=False),
+    Column("why", String, nullable=False),
+    Column("kind", String, nullable=False),
+    # Of another study where the lesson was taken over from it: no key into this file's trials.
+    Column("trial", Integer, nullable=False),
+    Column("study", String, nullable=False),
+    Column("vllm_version", String, nullable=False),
+    Column("model", String, nullable=False),
+    Column("architecture", String, nullable=False),
+    Column("device", String, nullable=False),
+    Column("forgotten", Boolean, nullable=False, default=False),
+    UniqueConstraint("study", "trial", "forbids"),
+)
+
+
 def _create_first_tables(connection: Connection) -> None:
-    metadata.create_all(connection, tables=[study, run, trial, point, request])
+    metadata.create_all(connection, tables=[study, run, trial, point, request, lesson, recheck])
 
 
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create_first_tables,)

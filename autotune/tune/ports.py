@@ -1,17 +1,20 @@
 """What the loop needs from the outside world; `autotune.wiring` supplies it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from autotune.decide.told import Told
+from autotune.domain.aftermath import Aftermath
+from autotune.domain.effective import Effective, Observed, ServerMetrics
 from autotune.domain.failure import Evidence, Failure
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.launch import ServerArgs
-from autotune.domain.measurement import MeasuredPoint, Point
+from autotune.domain.lesson import Lesson
+from autotune.domain.measurement import MeasuredPoint, Point, RequestRecord, ServerCounts
 from autotune.domain.server import LaunchPlan, Readiness, ServerMark
 from autotune.domain.space import Configuration
-from autotune.domain.trial import Origin, Outcome, Step, TrialRecord
+from autotune.domain.trial import Origin, Outcome, Proposal, Step, TrialRecord
 
 
 class Server(Protocol):
@@ -30,6 +33,9 @@ class Server(Protocol):
 
     def read_log(self) -> str:
         """What it has written so far; of a very long log, the beginning and the end."""
+
+    def aftermath(self, interrupt: Interrupt, *, hung: bool = False) -> Aftermath:
+        """What was seen of it from outside; of one that is `hung`, also what its processes are doing."""
 
     def stop(self, grace_s: float) -> None:
         """End all its processes and prove that they, and the port, are gone. Can be called twice.
@@ -51,6 +57,16 @@ class Launcher(Protocol):
         """End what is left of a server and remove its scratch directory; returns the pids that were ended."""
 
 
+class Memory(Protocol):
+    """The memory of the machine and its GPUs."""
+
+    def settle(self, interrupt: Interrupt, note: Callable[[str], None]) -> bool:
+        """Wait, within bounds, until what earlier servers held is free again; False when interrupted.
+
+        `note` is told what is waited for, and who else holds memory.
+        """
+
+
 class Bench(Protocol):
     """Puts load on a server, with the study's workload."""
 
@@ -63,11 +79,8 @@ class Bench(Protocol):
         """Measure one point; None when interrupted. Ends soon when every request fails."""
 
 
-class TrialStore(Protocol):
-    """Keeps the evidence. Every call is one transaction, on disk when it returns."""
-
-    def begin(self, record: TrialRecord, mark: ServerMark | None) -> None:
-        """Keep a trial that is about to be launched; without a mark when nothing was prepared for it."""
+class TrialLog(Protocol):
+    """Keeps what a running trial tells of itself. Every call is on disk when it returns."""
 
     def set_mark(self, number: int, mark: ServerMark) -> None:
         """Add the pid of the spawned server."""
@@ -75,10 +88,23 @@ class TrialStore(Protocol):
     def add_point(self, number: int, measured: MeasuredPoint) -> None:
         """Keep a point and its requests."""
 
+    def set_effective(self, number: int, effective: Effective) -> None:
+        """Add what vLLM made of the settings."""
+
+
+class TrialStore(TrialLog, Protocol):
+    """Keeps the evidence. Every call is one transaction, on disk when it returns."""
+
+    def begin(self, record: TrialRecord, mark: ServerMark | None) -> None:
+        """Keep a trial that is about to be launched; without a mark when nothing was prepared for it."""
+
     def finish(
         self, number: int, outcome: Outcome, step_s: Mapping[Step, float], finished_at: datetime
     ) -> None:
         """Keep how it ended."""
+
+    def count_rejected(self, count: int) -> None:
+        """Add to the drawn configurations that a lesson forbade in this invocation."""
 
     def points(self, number: int) -> tuple[Point, ...]:
         """The points kept of a trial, in rising stream counts."""
@@ -90,11 +116,24 @@ class TrialStore(Protocol):
         """Trials without an outcome: those of a run that was killed."""
 
 
+class LessonShelf(Protocol):
+    """Keeps lessons. Every call is one transaction, on disk when it returns."""
+
+    def all(self) -> Sequence[Lesson]:
+        """All of them, in the order of their numbers."""
+
+    def add(self, lesson: Lesson) -> None:
+        """Keep a lesson."""
+
+
 class Search(Protocol):
     """Chooses configurations and remembers what came of them, in an Optuna study."""
 
-    def propose(self) -> tuple[Configuration, Origin]:
-        """The next configuration to try: the same for the same seed and history."""
+    def propose(self, forbids: Callable[[Configuration], bool]) -> Proposal | None:
+        """The next configuration to try: the same for the same seed, history and lessons.
+
+        Never one that a lesson `forbids`; None when it finds no other.
+        """
 
     def begin(self, configuration: Configuration, origin: Origin) -> int:
         """Register it as running and return its trial number."""
@@ -111,6 +150,21 @@ class Diagnose(Protocol):
 
     def __call__(self, evidence: Evidence, /) -> Failure:
         """Kind, phase, blame, root line and cure; kind `unknown` when nothing is recognised."""
+
+
+class ReadBack(Protocol):
+    """Reads back from a server what it made of its settings, and what it counted."""
+
+    def look(self, url: str) -> ServerMetrics | None:
+        """Its metrics now; None when it has none, or does not answer."""
+
+    def counts(
+        self, before: ServerMetrics | None, after: ServerMetrics | None, requests: Sequence[RequestRecord]
+    ) -> ServerCounts | None:
+        """What it counted between two looks; None when one of them saw nothing."""
+
+    def effective(self, observed: Observed) -> Effective:
+        """Facts, and the settings that are not what was asked for."""
 
 
 class Observer(Protocol):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from autotune.decide.schedule import due_retry, stopping_failure, worth_starting
+from autotune.decide.schedule import stopping_failure, worth_starting
 from autotune.decide.told import told
 from autotune.domain.failure import Blame, Failure, FailureKind, Phase
 from autotune.domain.interrupt import Interrupt
@@ -19,7 +19,8 @@ from autotune.domain.space import Configuration
 from autotune.domain.study import StudySpec
 from autotune.domain.trial import Failed, Interrupted, Interruption, Origin, Outcome, TrialRecord
 from autotune.errors import EnvironmentFault
-from autotune.tune.ports import Launcher, Observer, Search, TrialStore
+from autotune.tune.course import Course
+from autotune.tune.ports import Launcher, Memory, Observer, Search, TrialStore
 from autotune.tune.trial import TrialResult, TrialRunner
 
 
@@ -30,6 +31,8 @@ class Ending(StrEnum):
     USER = "user"
     FAILURE = "failure"
     """A failure that no other configuration can avoid."""
+    EXHAUSTED = "exhausted"
+    """Lessons forbid all that is left of the search space."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +49,10 @@ class StudyLoop:
 
     spec: StudySpec
     launcher: Launcher
+    memory: Memory
     store: TrialStore
     search: Search
+    course: Course
     runner: TrialRunner
     observer: Observer
     interrupt: Interrupt
@@ -63,17 +68,19 @@ class StudyLoop:
         earlier = len(self.store.records())
         while True:
             records = self.store.records()
+            lessons = self.course.learn(records)
             if failed := stopping_failure(records[earlier:]):
                 return StudyEnd(ending=Ending.FAILURE, failure=failed.failure)
             if self.interrupt.reason is Interruption.USER:
                 return StudyEnd(ending=Ending.USER)
             if not worth_starting(records, self.interrupt.left_s):
                 return StudyEnd(ending=Ending.BUDGET)
-            retry = due_retry(records, self.spec.limits.retries)
-            if retry is not None:
-                self._trial(retry, Origin.RETRY if retry.values else Origin.BASELINE)
-            else:
-                self._trial(*self.search.propose())
+            if not self.memory.settle(self.interrupt, self.observer.note):
+                continue
+            proposal = self.course.next(records, lessons, self.interrupt.left_s)
+            if proposal is None:
+                return StudyEnd(ending=Ending.EXHAUSTED)
+            self._trial(proposal.configuration, proposal.origin)
 
     def reconcile(self) -> None:
         """End what a killed run left running, and tell Optuna of every trial it has not heard the end of."""

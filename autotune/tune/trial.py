@@ -6,8 +6,10 @@ follow them: a program that cannot be started at all, and, in the result, proces
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from autotune.decide.behaviour import is_silence
+from autotune.domain.effective import Observed
 from autotune.domain.failure import Blame, Evidence, Failure, FailureKind, Phase
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.measurement import Point
@@ -15,7 +17,7 @@ from autotune.domain.server import LaunchPlan, Readiness
 from autotune.domain.study import Limits
 from autotune.domain.trial import Failed, Interrupted, Measured, Outcome, Step
 from autotune.errors import HarnessError, ProcessStillAlive
-from autotune.tune.ports import Bench, Diagnose, Launcher, Observer, Server, TrialStore
+from autotune.tune.ports import Bench, Diagnose, Launcher, Observer, ReadBack, Server, TrialLog
 
 MAX_FAILED_SHARE = 0.01
 """Share of failed requests above which a point, and with it the trial, has failed."""
@@ -42,8 +44,9 @@ class TrialRunner:
 
     launcher: Launcher
     bench: Bench
-    store: TrialStore
+    store: TrialLog
     diagnose: Diagnose
+    read_back: ReadBack
     observer: Observer
     interrupt: Interrupt
     pause: Callable[[float], None]
@@ -61,9 +64,25 @@ class TrialRunner:
         try:
             self.store.set_mark(number, server.mark)
             outcome = self._use(number, plan.url, server, steps)
+            was_ready = Step.SMOKE in steps.seconds
+            self._keep_effective(number, plan, server, outcome, was_ready=was_ready)
         finally:
             still_alive = self._stop(server, steps)
         return TrialResult(outcome=outcome, step_s=steps.seconds, still_alive=still_alive)
+
+    def _keep_effective(
+        self, number: int, plan: LaunchPlan, server: Server, outcome: Outcome, *, was_ready: bool
+    ) -> None:
+        """Read back what the server made of its settings, before it is stopped."""
+        observed = Observed(
+            argv=plan.command,
+            env=plan.env,
+            log=server.read_log(),
+            # Before it was ready, another server may be the one that answers there.
+            metrics=self.read_back.look(plan.url) if was_ready and server.exit_code is None else None,
+            points=outcome.points,
+        )
+        self.store.set_effective(number, self.read_back.effective(observed))
 
     def _stop(self, server: Server, steps: "_Steps") -> ProcessStillAlive | None:
         with steps.timed(Step.STOP):
@@ -102,6 +121,7 @@ class TrialRunner:
         points: list[Point] = []
         for streams in self.streams:
             expected_e2e_s = points[-1].total_s if points else None
+            before = self.read_back.look(url)
             measured = self.bench.measure(url, streams, expected_e2e_s, self.interrupt)
             if measured is None:
                 reason = self.interrupt.reason
@@ -109,16 +129,12 @@ class TrialRunner:
                     raise HarnessError(f"the point at {streams} streams was broken off with no reason to")
                 return Interrupted(reason=reason, points=tuple(points))
             point = measured.point
-            # Requests longer than the window finish in none, and are measured by their tokens all the same.
-            if point.failed > MAX_FAILED_SHARE * (point.done + point.failed) or point.out_tok_s == 0:
-                error = (
-                    max(point.errors, key=lambda e: point.errors[e])
-                    if point.errors
-                    else "no request finished"
-                )
+            if error := _what_failed(point, server):
                 failure = self._diagnose(server, ready=True, served=True, client_error=error)
                 return Failed(failure=failure, points=tuple(points))
-            self.store.add_point(number, measured)
+            counts = self.read_back.counts(before, self.read_back.look(url), measured.requests)
+            point = replace(point, server=counts)
+            self.store.add_point(number, replace(measured, point=point))
             self.observer.point_measured(number, point)
             points.append(point)
         return Measured(points=tuple(points))
@@ -136,6 +152,8 @@ class TrialRunner:
         until_s = self.interrupt.clock() + (SETTLE_S if client_error else 0.0)
         while server.exit_code is None and self.interrupt.clock() < until_s and not self.interrupt.reason:
             self.pause(POLL_S)
+        hung = timed_out or (client_error is not None and is_silence(client_error))
+        aftermath = server.aftermath(self.interrupt, hung=hung)
         return self.diagnose(
             Evidence(
                 log=server.read_log(),
@@ -144,6 +162,7 @@ class TrialRunner:
                 served=served,
                 timed_out=timed_out,
                 client_error=client_error,
+                aftermath=aftermath,
             )
         )
 
@@ -166,6 +185,16 @@ class _Steps:
             yield
         finally:
             self.seconds[step] = self.seconds.get(step, 0.0) + self._clock() - begin_s
+
+
+def _what_failed(point: Point, server: Server) -> str | None:
+    """Why a point, and with it the trial, has failed; None when it has not."""
+    # Requests longer than the window finish in none, and are measured by their tokens all the same.
+    if point.failed > MAX_FAILED_SHARE * (point.done + point.failed) or point.out_tok_s == 0:
+        return max(point.errors, key=lambda e: point.errors[e]) if point.errors else "no request finished"
+    if server.exit_code is not None:  # after the last answer, so that no request has met it
+        return "the server has ended"
+    return None
 
 
 def _foreign_server(port: int) -> Failure:

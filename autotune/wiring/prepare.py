@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune.decide.check import Finding, Severity, check_space
-from autotune.decide.default_space import default_space
+from autotune.decide.default_space import MIN_CONTEXT_TOKENS, default_space
 from autotune.domain.machine import Environment, Model
 from autotune.domain.objective import Objective, default_objectives
 from autotune.domain.space import SearchSpace
@@ -39,6 +39,8 @@ class RunRequest:
     streams: tuple[int, ...] | None = None
     prompt_tokens: int | None = None
     output_tokens: int | None = None
+    context_tokens: int | None = None
+    """The context every configuration must allow; for the derived search space."""
     objectives: tuple[Objective, ...] = ()
     seed: int | None = None
     startup_s: float | None = None
@@ -79,7 +81,10 @@ def prepare_study(request: RunRequest) -> PreparedStudy:
     environment = Environment(machine=read_machine(), vllm=find_vllm(request.vllm))
     url = database_url(request.database or str(Path("studies") / f"{file.name}.db"))
     if space is None:
-        space = _kept_space(url) or default_space(environment.machine, environment.vllm, model, workload)
+        context_tokens = request.context_tokens or MIN_CONTEXT_TOKENS
+        space = _kept_space(url) or default_space(
+            environment.machine, environment.vllm, model, workload, context_tokens
+        )
     spec = StudySpec(
         name=file.name,
         model=model.name,
@@ -88,6 +93,7 @@ def prepare_study(request: RunRequest) -> PreparedStudy:
         objectives=objectives,
         seed=file.seed if request.seed is None else request.seed,
         limits=replace(file.limits, startup_s=request.startup_s) if request.startup_s else file.limits,
+        architecture=model.architecture,
     )
     return PreparedStudy(
         request=request,

@@ -6,25 +6,30 @@ from datetime import UTC, datetime
 
 from autotune.bench.load import LoadBench
 from autotune.decide.classify import classify
+from autotune.decide.rulebook import Rules
 from autotune.domain.failure import Evidence, Failure
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.study import StudyInfo
 from autotune.errors import StudyMismatch
+from autotune.files.effective import VLLM_EFFECTIVE, read_effective
 from autotune.files.rules import VLLM_RULES, read_rules
 from autotune.files.space_document import space_document
 from autotune.host.cache import cache_dir
 from autotune.search.study import OptunaSearch
+from autotune.server.gpu_memory import NvidiaSmi
 from autotune.server.launcher import LocalLauncher
+from autotune.server.settling import SettlingMemory
 from autotune.store.connection import writer_lock
 from autotune.store.evidence import EvidenceStore
+from autotune.tune.course import Course
 from autotune.tune.ports import Observer
 from autotune.tune.study import StudyEnd, StudyLoop
 from autotune.tune.trial import TrialRunner
+from autotune.wiring.lessons import learner_of, take_over
 from autotune.wiring.open import open_store
 from autotune.wiring.prepare import PreparedStudy
-
-STOP_RESERVE_S = 5.0
-"""Kept of the budget beyond the stop grace: SIGKILL, the proof that all is gone, the last write."""
+from autotune.wiring.read_back import ServerReadBack
+from autotune.wiring.recheck import end_killed_rechecks
 
 
 def run_study(prepared: PreparedStudy, observer: Observer, interrupt: Interrupt) -> StudyEnd:
@@ -34,6 +39,9 @@ def run_study(prepared: PreparedStudy, observer: Observer, interrupt: Interrupt)
     """
     with writer_lock(prepared.url), open_store(prepared.url, create=True) as store:
         _begin_or_continue(store, prepared)
+        if not store.budgets_s():
+            learner = learner_of(prepared.spec, prepared.environment)
+            take_over(store, learner, prepared.url, observer.note)
         store.begin_run(prepared.budget_s, _now())
         ended = "error"
         try:
@@ -46,8 +54,8 @@ def run_study(prepared: PreparedStudy, observer: Observer, interrupt: Interrupt)
 
 def make_interrupt(prepared: PreparedStudy) -> Interrupt:
     """The deadline leaves time to stop the last server within the budget."""
-    reserve_s = prepared.spec.limits.stop_grace_s + STOP_RESERVE_S
-    return Interrupt(time.monotonic, prepared.request.begun_s + prepared.budget_s - reserve_s)
+    end_s = prepared.request.begun_s + prepared.budget_s
+    return Interrupt(time.monotonic, end_s - prepared.spec.limits.stop_reserve_s)
 
 
 def _loop(
@@ -60,23 +68,33 @@ def _loop(
         logs_dir=prepared.logs_dir,
         cache_dir=cache_dir(),
         ports=prepared.request.ports,
+        memory_floor_bytes=spec.limits.memory_floor_bytes,
     )
+    end_killed_rechecks(store.rechecks, launcher, spec.limits, observer.note)
+    rules = read_rules(VLLM_RULES)
     runner = TrialRunner(
         launcher=launcher,
         bench=LoadBench(spec.model, spec.workload),
         store=store,
-        diagnose=_diagnose(),
+        diagnose=_diagnose(rules),
+        read_back=ServerReadBack(
+            book=read_effective(VLLM_EFFECTIVE), rules=rules, environment=prepared.environment
+        ),
         observer=observer,
         interrupt=interrupt,
         pause=time.sleep,
         limits=spec.limits,
         streams=spec.workload.streams,
     )
+    learner = learner_of(spec, prepared.environment)
+    search = OptunaSearch(spec, prepared.url)
     return StudyLoop(
         spec=spec,
         launcher=launcher,
+        memory=SettlingMemory(NvidiaSmi([gpu.index for gpu in prepared.environment.machine.gpus])),
         store=store,
-        search=OptunaSearch(spec, prepared.url),
+        search=search,
+        course=Course(learner=learner, shelf=store.lessons, store=store, search=search, observer=observer),
         runner=runner,
         observer=observer,
         interrupt=interrupt,
@@ -84,8 +102,7 @@ def _loop(
     )
 
 
-def _diagnose() -> Callable[[Evidence], Failure]:
-    rules = read_rules(VLLM_RULES)
+def _diagnose(rules: Rules) -> Callable[[Evidence], Failure]:
     return lambda evidence: classify(evidence, rules)
 
 

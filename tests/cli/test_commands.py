@@ -220,7 +220,9 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> No
     assert len(after) > len(before)
 
 
-@pytest.mark.parametrize("command", ["run", "best", "show", "check", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["run", "best", "show", "lessons", "explain", "recheck", "check", "doctor"]
+)
 def test_every_command_has_help_with_an_example(study: Folder, command: str) -> None:
     done = study.call(command, "--help")
     assert done.returncode == 0

@@ -99,6 +99,7 @@ def test_every_space_is_sound(site, known, workload, device, flags_known, rng: R
     server_args(space, configuration)
     length = configuration.values.get("max_model_len")
     assert length is None or length >= workload.context_tokens
+    assert length is None or length >= min(8192, known.max_model_len)
     assert configuration.values["max_num_batched_tokens"] >= configuration.values["max_num_seqs"]
     assert "host" not in str(server_args(space, Configuration()))
 
@@ -122,9 +123,17 @@ def test_a_choice_this_vllm_does_not_take() -> None:
     assert space.left_out["kv_cache_dtype"] == "vLLM 0.32.0 takes only auto, bfloat16 for --kv-cache-dtype"
 
 
-def test_the_context_covers_the_workload_and_the_model() -> None:
-    space = on_gpu(known=model(max_model_len=40960), workload=Workload(prompt_tokens=3000, output_tokens=500))
-    assert space.parameter("max_model_len").domain == IntDomain(low=3584, high=40960, log=True)
+@pytest.mark.parametrize(
+    ("workload_tokens", "asked_for", "low"),
+    [(3500, 8192, 8192), (3500, 1, 3584), (9000, 8192, 9216), (3500, 32768, 32768)],
+)
+def test_the_context_covers_the_workload_and_what_was_asked_for(
+    workload_tokens: int, asked_for: int, low: int
+) -> None:
+    workload = Workload(prompt_tokens=workload_tokens - 500, output_tokens=500)
+    known = model(max_model_len=40960)
+    space = default_space(machine(gpus=1), vllm(Device.CUDA), known, workload, asked_for)
+    assert space.parameter("max_model_len").domain == IntDomain(low=low, high=40960, log=True)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from autotune.decide.sampling import draw
 from autotune.domain.expression import Expression
 from autotune.domain.launch import ServerArgs, flag_words, server_args, shell_words
+from autotune.domain.launch import settings as settings_of
 from autotune.domain.space import (
     CategoricalDomain,
     Configuration,
@@ -268,3 +269,37 @@ def test_a_program_with_an_equals_sign_is_still_the_program(tmp_path) -> None:
 
 def test_no_words() -> None:
     assert shell_words([], {}) == ""
+
+
+def test_settings_are_named_as_vllm_names_them_whatever_the_space_calls_them() -> None:
+    spec = Target(kind=TargetKind.FLAG, name="--speculative-config")
+    space = SearchSpace(
+        name="s",
+        parameters=(
+            Parameter(
+                name="how",
+                domain=CategoricalDomain(choices=("off", "ngram")),
+                target=Target(kind=TargetKind.JSON, name="--speculative-config", keys=("method",)),
+                omit=("off",),
+            ),
+            Parameter(
+                name="threads",
+                domain=CategoricalDomain(choices=(1, 2)),
+                target=Target(kind=TargetKind.ENV, name="OMP_NUM_THREADS"),
+            ),
+        ),
+        fixed=(
+            Fixed(target=spec, value={"method": "mtp", "tokens": 3, "deep": {"x-y": True}, "none": None}),
+            Fixed(target=Target(kind=TargetKind.ENV, name="VLLM_CPU_KVCACHE_SPACE"), value="4"),
+            Fixed(target=Target(kind=TargetKind.FLAG, name="--sizes"), value=[1, 2]),
+        ),
+    )
+    fixed = {
+        "speculative_config__tokens": 3,
+        "speculative_config__deep__x_y": True,
+        "VLLM_CPU_KVCACHE_SPACE": 4,
+        "sizes": "[1,2]",
+    }
+    assert settings_of(space, Configuration()) == {**fixed, "speculative_config__method": "mtp"}
+    changed = Configuration(values={"how": "off", "threads": 2})
+    assert settings_of(space, changed) == {**fixed, "OMP_NUM_THREADS": 2}

@@ -14,6 +14,8 @@ import optuna
 import psutil
 import pytest
 
+from autotune.wiring.open import open_store
+
 ROOT = Path(__file__).parent.parent.parent
 BUDGET_S = 300
 
@@ -70,6 +72,34 @@ def test_trials_are_finished_and_a_real_failure_among_them_is_named(folder: Path
         assert "larger than the available KV cache memory" in failure["root_line"]
     last_failure = max(i for i, t in enumerate(trials) if t["failure"])
     assert any(t["state"] == "measured" for t in trials[last_failure + 1 :]), "the study went on"
+
+
+def test_the_bound_that_the_log_gives_is_kept_to(folder: Path) -> None:
+    trials = _trials(folder)
+    failed = next(trial for trial in trials if trial["failure"])
+    failure = failed["failure"]
+    assert isinstance(failure, dict)
+    longest = failure["numbers"]["estimated_len"]
+    assert 0 < longest < 2048, "the length that the log says would fit"
+    assert f"max_model_len at most {longest:.0f}" in failure["cure"]
+    with open_store(str(folder / "studies/quickstart.db")) as store:
+        lesson = next(lesson for lesson in store.lessons.all() if lesson.trial == failed["number"])
+    given = {"max_model_len": 2048, "kv_cache_memory_bytes": 2097152}
+    assert lesson.finding.rejects(given)
+    assert not lesson.finding.rejects({**given, "max_model_len": longest})
+    assert not lesson.finding.rejects({**given, "kv_cache_memory_bytes": 33554432})
+    later = [t["parameters"] for t in trials if t["number"] > failed["number"]]  # type: ignore[operator]
+    assert later
+    assert not any("2097152" in str(parameters) for parameters in later)
+
+
+def test_the_failure_is_explained_from_its_log_alone(folder: Path) -> None:
+    failed = next(trial for trial in _trials(folder) if trial["failure"])
+    done = _autotune(folder, "explain", str(failed["log_path"]), "--json")
+    assert done.returncode == 0
+    said, kept = json.loads(done.stdout), failed["failure"]
+    assert isinstance(kept, dict)
+    assert said == {key: kept[key] for key in said}
 
 
 def test_optuna_has_the_same_trials(folder: Path) -> None:

@@ -18,7 +18,7 @@ The first rule whose conditions all hold is laid over FAKE_VLLM_SCENARIO, so the
 can behave differently. A condition names a flag with underscores (`speculative_config.num_speculative_tokens`
 for a key of a JSON flag, `env.NAME` for a variable) and gives a value to equal or a text like ">64", "<=2",
 "!=auto". `--no-x` is `x: false`; flags that are not given have the values in `scenario.FLAG_DEFAULTS`, or
-null.
+null. A rule with `"once": PATH` holds only as long as there is no such file, and makes it.
 
 What it measures like, without further settings: `ttft_s` after its turn, then one token every `tpot_s`; at
 most `--max-num-seqs` requests run at a time and the others wait; `--enforce-eager` makes a token take twice

@@ -37,6 +37,8 @@ startup_s = 60
 smoke_s = 5.5
 stop_grace_s = 3
 retries = 0
+isolation_launches = 3
+memory_floor_bytes = 2147483648
 """,
     )
     study = load_study("s.toml", tmp_path)
@@ -56,7 +58,14 @@ retries = 0
         min_window_s=1.0,
         max_window_s=2.5,
     )
-    assert study.limits == Limits(startup_s=60.0, smoke_s=5.5, stop_grace_s=3.0, retries=0)
+    assert study.limits == Limits(
+        startup_s=60.0,
+        smoke_s=5.5,
+        stop_grace_s=3.0,
+        retries=0,
+        isolation_launches=3,
+        memory_floor_bytes=2 * 2**30,
+    )
 
 
 def test_what_a_study_does_not_say_is_the_default(tmp_path: Path) -> None:
@@ -95,7 +104,9 @@ WRONG = {
     "unknown part of the workload": ("workload.stream = [1]", "workload.stream", "did you mean `streams`?"),
     "workload a text": ("workload = 'heavy'", "workload", "must be a table"),
     "no time to start": ("limits.startup_s = 0", "limits.startup_s", "above 0"),
+    "negative launches": ("limits.isolation_launches = -1", "limits.isolation_launches", "0 or more"),
     "negative retries": ("limits.retries = -1", "limits.retries", "0 or more"),
+    "negative floor": ("limits.memory_floor_bytes = -1", "limits.memory_floor_bytes", "0 (no watch) or more"),
     "unknown limit": ("limits.startup = 1", "limits.startup", "did you mean `startup_s`?"),
 }
 

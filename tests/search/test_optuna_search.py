@@ -23,7 +23,7 @@ from autotune.domain.space import (
     Target,
     TargetKind,
 )
-from autotune.domain.trial import Origin
+from autotune.domain.trial import Origin, Proposal
 from autotune.errors import UserError
 from autotune.search.study import STARTUP_SUCCESSES, OptunaSearch
 
@@ -66,12 +66,19 @@ def _told(configuration: Configuration) -> Told:
     return Told(state=ToldState.COMPLETE, values=(seqs * util, 100.0 / seqs), constraints={"works": -1.0})
 
 
+def _proposed(search: OptunaSearch) -> Proposal:
+    proposal = search.propose()
+    assert proposal is not None
+    return proposal
+
+
 def _advance(search: OptunaSearch, trials: int) -> list[Configuration]:
     made = []
     for _ in range(trials):
-        configuration, origin = search.propose()
-        search.tell(search.begin(configuration, origin), _told(configuration))
-        made.append(configuration)
+        proposal = _proposed(search)
+        number = search.begin(proposal.configuration, proposal.origin)
+        search.tell(number, _told(proposal.configuration))
+        made.append(proposal.configuration)
     return made
 
 
@@ -81,7 +88,7 @@ def _url(folder: Path, name: str = "s") -> str:
 
 def test_trial_0_is_the_baseline_and_later_ones_keep_conditions_and_constraints(tmp_path: Path) -> None:
     search = OptunaSearch(spec(SPACE), _url(tmp_path))
-    assert search.propose() == (Configuration(), Origin.BASELINE)
+    assert search.propose() == Proposal(configuration=Configuration(), origin=Origin.BASELINE)
     made = _advance(search, 25)
     args = [server_args(SPACE, configuration) for configuration in made]
     assert len({(a.flags, tuple(a.env.items())) for a in args}) == len(made), "a configuration came twice"
@@ -147,10 +154,10 @@ def test_a_space_smaller_than_the_budget_repeats_instead_of_stopping(tmp_path: P
     small = SearchSpace(name="small", parameters=(parameter,))
     search = OptunaSearch(spec(small), _url(tmp_path))
     for _ in range(5):
-        configuration, origin = search.propose()
-        search.tell(search.begin(configuration, origin), FAILED)
+        proposal = _proposed(search)
+        search.tell(search.begin(proposal.configuration, proposal.origin), FAILED)
     assert [c.values["a"] for _, c, _ in search.running()] == []
-    assert search.propose()[0].values["a"] in (1, 2)
+    assert _proposed(search).configuration.values["a"] in (1, 2)
 
 
 def test_a_space_without_any_allowed_configuration_is_said_to_be_one(tmp_path: Path) -> None:
@@ -160,3 +167,43 @@ def test_a_space_without_any_allowed_configuration_is_said_to_be_one(tmp_path: P
     _advance(search, 1)
     with pytest.raises(UserError, match="never"):
         search.propose()
+
+
+def test_what_a_lesson_forbids_is_never_proposed_and_counted(tmp_path: Path) -> None:
+    search = OptunaSearch(spec(SPACE), _url(tmp_path))
+    _advance(search, 3)
+    seen: list[Configuration] = []
+
+    def forbids(configuration: Configuration) -> bool:
+        seen.append(configuration)
+        return configuration.values["spec"] == "ngram" or configuration.values["eager"] is True
+
+    proposals = [search.propose(forbids) for _ in range(2)]
+    assert proposals[0] == proposals[1], "the same history and lessons, the same proposal"
+    assert proposals[0] is not None
+    assert proposals[0].configuration.values["spec"] == "off"
+    assert proposals[0].configuration.values["eager"] is False
+    assert proposals[0].rejected == len(seen) // 2 - 1
+    assert len(optuna.load_study(study_name="tiny", storage=_url(tmp_path)).trials) == 3
+
+
+def test_when_lessons_forbid_everything_nothing_is_proposed_not_even_the_baseline(tmp_path: Path) -> None:
+    search = OptunaSearch(spec(SPACE), _url(tmp_path))
+    assert search.propose(lambda _: True) is None
+    first = search.propose(lambda configuration: not configuration.values)
+    assert first is not None
+    assert first.origin is Origin.SAMPLED
+
+
+def test_a_repeat_is_of_something_that_worked(tmp_path: Path) -> None:
+    parameter = Parameter(name="a", domain=CategoricalDomain(choices=(1, 2, 3)), target=_flag("a"))
+    search = OptunaSearch(spec(SearchSpace(name="small", parameters=(parameter,))), _url(tmp_path))
+    for _ in range(4):
+        proposal = _proposed(search)
+        worked = proposal.configuration.values.get("a") == 2
+        told = Told(state=ToldState.COMPLETE, values=(1.0, 1.0)) if worked else FAILED
+        search.tell(search.begin(proposal.configuration, proposal.origin), told)
+    assert _proposed(search).configuration.values == {"a": 2}
+    repeat = search.propose(lambda configuration: configuration.values.get("a") == 2)
+    assert repeat is not None
+    assert repeat.configuration.values["a"] in (1, 3)

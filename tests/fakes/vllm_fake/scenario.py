@@ -2,6 +2,7 @@
 
 import json
 import operator
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -144,8 +145,12 @@ def choose(flags: Mapping[str, object], environ: Mapping[str, str]) -> Scenario:
     """The scenario for these flags. Raises ValueError or TypeError for one that is not understood."""
     settings = _settings(json.loads(environ.get("FAKE_VLLM_SCENARIO", "{}")))
     for rule in json.loads(environ.get("FAKE_VLLM_RULES", "[]")):
+        if "once" in rule and os.path.exists(rule["once"]):  # noqa: PTH110
+            continue
         if all(_holds(_look_up(name, flags, environ), wanted) for name, wanted in rule["if"].items()):
             settings |= _settings(rule["scenario"])
+            if "once" in rule:
+                open(rule["once"], "w").close()  # noqa: PTH123
             break
     unknown = settings.keys() - {field.name for field in fields(Scenario)}
     if unknown:
