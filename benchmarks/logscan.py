@@ -11,8 +11,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-from autotune.decide.logscan import scan
-from autotune.decide.rulebook import Rules
+from autotune.decide.failures.logscan import scan
+from autotune.decide.failures.rulebook import Rules
 from autotune.files.rules import VLLM_RULES, read_rules
 
 _API, _ENGINE = "(APIServer pid=11) INFO 06-01 10:00:01", "(EngineCore pid=22) INFO 06-01 10:00:12"

@@ -10,7 +10,7 @@ import psutil
 from builders import environment, objectives, spec
 
 from autotune.bench.load import LoadBench
-from autotune.decide.classify import classify
+from autotune.decide.failures.classify import classify
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.measurement import Point
 from autotune.domain.space import CategoricalDomain, Configuration, Parameter, SearchSpace, Target, TargetKind

@@ -6,10 +6,10 @@ from random import Random
 
 from builders import environment, failure, measured, record
 
-from autotune.decide.lessons_gate import scope_of
-from autotune.decide.lessons_plan import Learner
-from autotune.decide.sampling import sample
+from autotune.decide.lessons.gate import scope_of
+from autotune.decide.lessons.plan import Learner
 from autotune.decide.schedule import due_warm_retry
+from autotune.decide.space.sampling import sample
 from autotune.domain.failure import Blame, FailureKind, Phase
 from autotune.domain.launch import settings
 from autotune.domain.lesson import Lesson, Scope

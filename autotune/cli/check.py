@@ -8,7 +8,7 @@ from rich.text import Text
 
 from autotune.cli.console import err, errors_as_sentences, out
 from autotune.cli.options import VllmPath
-from autotune.decide.check import Severity, check_space
+from autotune.decide.space.check import Severity, check_space
 from autotune.files.spaces import load_space
 from autotune.host.vllm import find_vllm
 

@@ -11,7 +11,7 @@ import typer
 
 from autotune.cli.console import err, errors_as_sentences, out, print_json
 from autotune.cli.options import AsJson, Database
-from autotune.decide.logscan import scan
+from autotune.decide.failures.logscan import scan
 from autotune.domain.failure import Failure, FailureKind, LogFinding
 from autotune.domain.trial import TrialRecord
 from autotune.errors import FileError, UserError

@@ -13,7 +13,7 @@ from autotune.cli.console import INTERRUPTED, err, errors_as_sentences
 from autotune.cli.options import Database, VllmPath, budget_seconds, parse_ports, parse_streams
 from autotune.cli.progress import RunView
 from autotune.cli.summary import print_summary
-from autotune.decide.default_space import MIN_CONTEXT_TOKENS
+from autotune.decide.space.default_space import MIN_CONTEXT_TOKENS
 from autotune.domain.failure import Blame
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.objective import METRICS, Objective

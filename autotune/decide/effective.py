@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from autotune.decide.asked import asked, cpu_ids, flag_values
-from autotune.decide.effects import no_effect
-from autotune.decide.logscan import last_run, lines_of
-from autotune.decide.progress import later
-from autotune.decide.rulebook import FactSign, Rules
-from autotune.decide.signatures import Versions
-from autotune.decide.template import fill
+from autotune.decide.failures.logscan import last_run, lines_of
+from autotune.decide.failures.progress import later
+from autotune.decide.failures.rulebook import FactSign, Rules
+from autotune.decide.failures.signatures import Versions
+from autotune.decide.failures.template import fill
+from autotune.decide.space.effects import no_effect
 from autotune.domain.effective import Difference, DifferenceKind, Effective, Observed
 from autotune.domain.expression import Expression
 from autotune.domain.failure import Phase

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import autotune
 from autotune.decide.effective import ASKED, DERIVED, Check, EffectiveBook
-from autotune.decide.signatures import Versions
-from autotune.decide.template import names
+from autotune.decide.failures.signatures import Versions
+from autotune.decide.failures.template import names
 from autotune.domain.effective import DifferenceKind
 from autotune.domain.expression import Expression
 from autotune.domain.failure import Phase

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import autotune
-from autotune.decide.lessons_book import LessonBook, Region, Teaching
+from autotune.decide.lessons.book import LessonBook, Region, Teaching
 from autotune.domain.failure import FailureKind, Phase
 from autotune.domain.lesson import LessonForm
 from autotune.domain.space import Value

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import autotune
-from autotune.decide.rulebook import FactSign, LogSigns, PhaseSigns, Rules
-from autotune.decide.signatures import Rule, RuleIndex, Versions, Weight, release_of
-from autotune.decide.template import names
+from autotune.decide.failures.rulebook import FactSign, LogSigns, PhaseSigns, Rules
+from autotune.decide.failures.signatures import Rule, RuleIndex, Versions, Weight, release_of
+from autotune.decide.failures.template import names
 from autotune.domain.expression import Expression
 from autotune.domain.failure import Blame, FailureKind, Phase
 from autotune.errors import ExpressionError

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from autotune.decide.template import show
+from autotune.decide.failures.template import show
 from autotune.domain.failure import Failure, LogFinding, Notice, Phase
 
 _LABEL_WIDTH = 15

@@ -18,7 +18,7 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from autotune.decide.sampling import draw
+from autotune.decide.space.sampling import draw
 from autotune.decide.told import Told, ToldState
 from autotune.domain.launch import server_args
 from autotune.domain.space import Configuration, Value

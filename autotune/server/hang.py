@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from autotune.decide.naming import without_secrets
+from autotune.decide.failures.naming import without_secrets
 from autotune.domain.aftermath import ProcessActivity
 from autotune.domain.interrupt import Interrupt
 from autotune.server.processes import Process, is_resource_tracker, look

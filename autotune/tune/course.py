@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.decide.lessons_plan import Learner
+from autotune.decide.lessons.plan import Learner
 from autotune.decide.schedule import due_retry, due_warm_retry, worth_isolating
 from autotune.domain.lesson import Lesson
 from autotune.domain.trial import Origin, Proposal, TrialRecord

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from autotune.decide.behaviour import is_silence
+from autotune.decide.failures.behaviour import is_silence
 from autotune.domain.effective import Observed
 from autotune.domain.failure import Blame, Evidence, Failure, FailureKind, Phase
 from autotune.domain.interrupt import Interrupt

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from autotune.decide.lessons_gate import measured_settings, scope_of, standing
-from autotune.decide.lessons_plan import Learner
+from autotune.decide.lessons.gate import measured_settings, scope_of, standing
+from autotune.decide.lessons.plan import Learner
 from autotune.domain.lesson import Lesson, Standing
 from autotune.domain.machine import Environment
 from autotune.domain.study import StudyInfo, StudySpec

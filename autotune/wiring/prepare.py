@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autotune.decide.check import Finding, Severity, check_space
-from autotune.decide.default_space import MIN_CONTEXT_TOKENS, default_space
+from autotune.decide.space.check import Finding, Severity, check_space
+from autotune.decide.space.default_space import MIN_CONTEXT_TOKENS, default_space
 from autotune.domain.machine import Environment, Model
 from autotune.domain.objective import Objective, default_objectives
 from autotune.domain.space import SearchSpace

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from autotune.bench.metrics import read_metrics
 from autotune.decide.effective import EffectiveBook, effective
-from autotune.decide.rulebook import Rules
+from autotune.decide.failures.rulebook import Rules
 from autotune.decide.server_counts import server_counts
 from autotune.domain.effective import Effective, Observed, ServerMetrics
 from autotune.domain.machine import Environment

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from autotune.bench.load import LoadBench
-from autotune.decide.classify import classify
+from autotune.decide.failures.classify import classify
 from autotune.decide.recheck import judge, streams_to_recheck
 from autotune.domain.effective import Effective
 from autotune.domain.interrupt import Interrupt

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from autotune.bench.load import LoadBench
-from autotune.decide.classify import classify
-from autotune.decide.rulebook import Rules
+from autotune.decide.failures.classify import classify
+from autotune.decide.failures.rulebook import Rules
 from autotune.domain.failure import Evidence, Failure
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.study import StudyInfo

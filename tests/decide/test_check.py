@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sites import vllm
 
-from autotune.decide.check import Severity, check_space
-from autotune.decide.sampling import draw, sample
+from autotune.decide.space.check import Severity, check_space
+from autotune.decide.space.sampling import draw, sample
 from autotune.domain.expression import Expression
 from autotune.domain.machine import Device
 from autotune.domain.space import (

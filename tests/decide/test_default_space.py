@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sites import GIB, machine, model, vllm
 
-from autotune.decide.check import check_space
-from autotune.decide.default_space import default_space
-from autotune.decide.offers import OFFERS
-from autotune.decide.sampling import sample
+from autotune.decide.space.check import check_space
+from autotune.decide.space.default_space import default_space
+from autotune.decide.space.offers import OFFERS
+from autotune.decide.space.sampling import sample
 from autotune.domain.launch import server_args
 from autotune.domain.machine import Device, Machine, Model
 from autotune.domain.space import CategoricalDomain, Configuration, IntDomain, SearchSpace

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lesson_lab import BOOL, WORKS, Lab, crash, modes, parameter
 
-from autotune.decide.isolation import same_way
+from autotune.decide.lessons.isolation import same_way
 from autotune.domain.expression import Expression
 from autotune.domain.failure import Blame, FailureKind
 from autotune.domain.lesson import LessonForm

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lesson_lab import BOOL, SCOPE, WORKS, Lab, crash, parameter
 
-from autotune.decide.lessons import learn
-from autotune.decide.lessons_gate import gate, scope_of, standing
+from autotune.decide.lessons.gate import gate, scope_of, standing
+from autotune.decide.lessons.learning import learn
 from autotune.decide.schedule import is_marginal
 from autotune.domain.failure import Blame, Failure, FailureKind, Phase
 from autotune.domain.lesson import Lesson, LessonForm, Standing

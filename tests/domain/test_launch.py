@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.decide.sampling import draw
+from autotune.decide.space.sampling import draw
 from autotune.domain.expression import Expression
 from autotune.domain.launch import ServerArgs, flag_words, server_args, shell_words
 from autotune.domain.launch import settings as settings_of

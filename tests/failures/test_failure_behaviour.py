@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from failure_logs import LOGS, QUIET, Known, Snippet, render
 
-from autotune.decide.classify import classify
+from autotune.decide.failures.classify import classify
 from autotune.domain.failure import Blame, Failure, FailureKind, Phase
 from autotune.files.rules import VLLM_RULES, read_rules
 

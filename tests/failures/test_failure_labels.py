@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 from failure_logs import LOGS, Labelled, labelled
 
-from autotune.decide.classify import classify
-from autotune.decide.logscan import lines_of, scan
-from autotune.decide.rulebook import Rules
+from autotune.decide.failures.classify import classify
+from autotune.decide.failures.logscan import lines_of, scan
+from autotune.decide.failures.rulebook import Rules
 from autotune.domain.failure import Failure
 from autotune.files.rules import VLLM_RULES, read_rules
 

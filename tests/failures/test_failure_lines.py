@@ -2,7 +2,7 @@
 
 import pytest
 
-from autotune.decide.logline import MAX_CHARS, LogLine, parse
+from autotune.decide.failures.logline import MAX_CHARS, LogLine, parse
 
 MESSAGE = "ValueError: no"
 

@@ -8,7 +8,7 @@ from failure_logs import DATA, Labelled, labelled
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autotune.decide.logscan import scan
+from autotune.decide.failures.logscan import scan
 from autotune.domain.failure import FailureKind
 from autotune.files.rules import VLLM_RULES, read_rules
 

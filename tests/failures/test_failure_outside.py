@@ -7,8 +7,8 @@ from failure_logs import LOGS, QUIET, Known, render
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.decide.behaviour import is_silence
-from autotune.decide.classify import classify
+from autotune.decide.failures.behaviour import is_silence
+from autotune.decide.failures.classify import classify
 from autotune.domain.aftermath import Aftermath, MemoryShortage, ProcessActivity, ProcessMemory
 from autotune.domain.failure import Blame, Evidence, Failure, FailureKind, Phase
 from autotune.files.rules import VLLM_RULES, read_rules

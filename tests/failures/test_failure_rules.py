@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from failure_logs import Snippet, labelled, render, snippets
 
-from autotune.decide.classify import classify
-from autotune.decide.logscan import lines_of, scan
-from autotune.decide.rulebook import Rules
-from autotune.decide.signatures import RuleIndex, Versions, Weight
+from autotune.decide.failures.classify import classify
+from autotune.decide.failures.logscan import lines_of, scan
+from autotune.decide.failures.rulebook import Rules
+from autotune.decide.failures.signatures import RuleIndex, Versions, Weight
 from autotune.domain.failure import Failure
 from autotune.errors import FileError
 from autotune.files.rules import VLLM_RULES, read_rules

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from failure_logs import LOGS, QUIET, Snippet, render, snippets
 
-from autotune.decide.logscan import last_run, lines_of, scan
-from autotune.decide.rulebook import Rules
+from autotune.decide.failures.logscan import last_run, lines_of, scan
+from autotune.decide.failures.rulebook import Rules
 from autotune.domain.failure import Blame, Failure, FailureKind, LogFinding, Phase
 from autotune.files.rules import VLLM_RULES, read_rules
 

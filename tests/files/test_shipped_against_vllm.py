@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.decide.check import check_space
-from autotune.decide.default_space import default_space
+from autotune.decide.space.check import check_space
+from autotune.decide.space.default_space import default_space
 from autotune.domain.machine import Device, VllmInstall
 from autotune.domain.workload import Workload
 from autotune.files.shipped import SEARCH_SPACES, shipped_folder

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from builders import environment
 
-from autotune.decide.default_space import default_space
+from autotune.decide.space.default_space import default_space
 from autotune.domain.machine import Device, Environment, Gpu, Model
 from autotune.domain.workload import Workload
 from autotune.files.space_document import read_document, space_document

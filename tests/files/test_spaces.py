@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from autotune.decide.sampling import sample
+from autotune.decide.space.sampling import sample
 from autotune.domain.launch import server_args
 from autotune.domain.objective import METRICS
 from autotune.domain.space import (

@@ -15,7 +15,7 @@ from bed import Bed
 from builders import environment
 from lesson_lab import BOOL, parameter
 
-from autotune.decide.lessons_plan import Learner
+from autotune.decide.lessons.plan import Learner
 from autotune.domain.expression import Expression
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.launch import settings

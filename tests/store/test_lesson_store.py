@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from builders import BEGIN, environment, spec
 
-from autotune.decide.lessons_gate import scope_of
+from autotune.decide.lessons.gate import scope_of
 from autotune.domain.expression import Expression
 from autotune.domain.failure import FailureKind
 from autotune.domain.lesson import Finding, Lesson, LessonForm

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Collection, Iterable
 
-from autotune.decide.rulebook import FactSign, Rules
-from autotune.decide.template import Value, read_value
+from autotune.decide.failures.rulebook import FactSign, Rules
+from autotune.decide.failures.template import Value, read_value
 from autotune.domain.failure import Phase
 
 _ORDER = {phase: position for position, phase in enumerate(Phase)}

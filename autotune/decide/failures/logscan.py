@@ -1,14 +1,14 @@
 """Reads a server's log once, line by line, and says what failed in it; needs nothing but the log.
 
 Memory is bounded whatever the log: a line is cut at 4 kB, of each sort of event the first few are kept, of
-each source of lines one traceback. Work is proportional to the length: see `autotune.decide.signatures`.
+each source of lines one traceback. Work is proportional to the length (see `failures.signatures`).
 """
 
 from collections.abc import Iterable, Iterator
 
-from autotune.decide.logline import parse
-from autotune.decide.logrun import TELLING, Run
-from autotune.decide.rulebook import Rules
+from autotune.decide.failures.logline import parse
+from autotune.decide.failures.logrun import TELLING, Run
+from autotune.decide.failures.rulebook import Rules
 from autotune.domain.failure import LogFinding
 
 

@@ -7,10 +7,10 @@ between keeping an outcome and keeping its lesson comes to the same lesson when 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from autotune.decide.isolation import Conflict, Probe, isolate
-from autotune.decide.lessons import NEVER, conflict, learn
-from autotune.decide.lessons_book import LessonBook
-from autotune.decide.lessons_gate import Gate, gate, measured_settings
+from autotune.decide.lessons.book import LessonBook
+from autotune.decide.lessons.gate import Gate, gate, measured_settings
+from autotune.decide.lessons.isolation import Conflict, Probe, isolate
+from autotune.decide.lessons.learning import NEVER, conflict, learn
 from autotune.decide.schedule import awaits_retry
 from autotune.domain.failure import Blame, Failure, FailureKind
 from autotune.domain.launch import setting_name, settings

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from autotune.decide.template import Value, read_value
+from autotune.decide.failures.template import Value, read_value
 from autotune.domain.expression import Expression
 from autotune.domain.failure import Blame, FailureKind, Phase
 from autotune.errors import ExpressionError
@@ -59,7 +59,7 @@ def release_of(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One signature: when it fits and what it says. Texts are templates (`autotune.decide.template`)."""
+    """One signature: when it fits and what it says. Texts are templates, see `failures.template`."""
 
     id: str
     kind: FailureKind

@@ -6,9 +6,9 @@ These are conclusions, not quotations, so each says how sure it is; a signature 
 import re
 from dataclasses import replace
 
-from autotune.decide.naming import without_secrets
-from autotune.decide.outside import Conclusion, by_group, by_kernel, by_shortage, stuck_in
-from autotune.decide.progress import later
+from autotune.decide.failures.naming import without_secrets
+from autotune.decide.failures.outside import Conclusion, by_group, by_kernel, by_shortage, stuck_in
+from autotune.decide.failures.progress import later
 from autotune.domain.failure import Blame, Evidence, Failure, FailureKind, LogFinding, Phase
 
 _SHELL_SIGNALS = range(129, 160)

@@ -3,14 +3,14 @@
 from collections import OrderedDict
 from dataclasses import replace
 
-from autotune.decide.logline import LogLine
-from autotune.decide.naming import name_event, name_refusals, without_secrets
-from autotune.decide.progress import Progress, phase_of
-from autotune.decide.rootcause import ENGINE_RANK, Event, Events, process_rank, root_of
-from autotune.decide.rulebook import Rules
-from autotune.decide.signatures import Match, Seen, Weight
-from autotune.decide.template import fill
-from autotune.decide.tracebacks import Trace
+from autotune.decide.failures.logline import LogLine
+from autotune.decide.failures.naming import name_event, name_refusals, without_secrets
+from autotune.decide.failures.progress import Progress, phase_of
+from autotune.decide.failures.rootcause import ENGINE_RANK, Event, Events, process_rank, root_of
+from autotune.decide.failures.rulebook import Rules
+from autotune.decide.failures.signatures import Match, Seen, Weight
+from autotune.decide.failures.template import fill
+from autotune.decide.failures.tracebacks import Trace
 from autotune.domain.failure import FailureKind, LogFinding, Notice, Phase
 
 TELLING = ("INFO", "", "WARNING")

@@ -7,8 +7,8 @@ before whatever it caused, and of one process the first failure counts.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autotune.decide.signatures import Rule, Weight
-from autotune.decide.template import Value
+from autotune.decide.failures.signatures import Rule, Weight
+from autotune.decide.failures.template import Value
 from autotune.domain.failure import FailureKind, Phase
 
 _MEMORY_KINDS = (FailureKind.GPU_OOM, FailureKind.HOST_OOM)

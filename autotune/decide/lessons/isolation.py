@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from autotune.decide.reduction import Reduction
+from autotune.decide.lessons.reduction import Reduction
 from autotune.domain.failure import Blame, Failure
 from autotune.domain.launch import server_args
 from autotune.domain.space import Configuration, SearchSpace

@@ -1,11 +1,11 @@
 """Names the failure of a trial server from all that is known of it: log, end, and what clients saw."""
 
-from autotune.decide.behaviour import name_behaviour, name_exhaustion, with_activity
-from autotune.decide.logscan import last_run, lines_of
-from autotune.decide.naming import name_event
-from autotune.decide.rootcause import VAGUE, Event
-from autotune.decide.rulebook import Rules
-from autotune.decide.signatures import Weight
+from autotune.decide.failures.behaviour import name_behaviour, name_exhaustion, with_activity
+from autotune.decide.failures.logscan import last_run, lines_of
+from autotune.decide.failures.naming import name_event
+from autotune.decide.failures.rootcause import VAGUE, Event
+from autotune.decide.failures.rulebook import Rules
+from autotune.decide.failures.signatures import Weight
 from autotune.domain.failure import Evidence, Failure, FailureKind
 
 

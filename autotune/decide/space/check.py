@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from autotune.decide.effects import no_effect
-from autotune.decide.sampling import draw
+from autotune.decide.space.effects import no_effect
+from autotune.decide.space.sampling import draw
 from autotune.domain.machine import FlagFact, VllmInstall
 from autotune.domain.space import (
     CategoricalDomain,

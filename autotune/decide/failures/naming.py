@@ -2,10 +2,10 @@
 
 import re
 
-from autotune.decide.progress import Progress, later
-from autotune.decide.rootcause import ENGINE_RANK, Event
-from autotune.decide.signatures import Weight
-from autotune.decide.template import Value, fill
+from autotune.decide.failures.progress import Progress, later
+from autotune.decide.failures.rootcause import ENGINE_RANK, Event
+from autotune.decide.failures.signatures import Weight
+from autotune.decide.failures.template import Value, fill
 from autotune.domain.failure import Blame, Failure, FailureKind, Phase
 
 _MAX_ROOT_LINE = 1000

@@ -3,7 +3,7 @@
 import re
 from collections import deque
 
-from autotune.decide.rulebook import LogSigns
+from autotune.decide.failures.rulebook import LogSigns
 
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(

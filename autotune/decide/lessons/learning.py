@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from autotune.decide.lessons_book import LessonBook, Region, Teaching
+from autotune.decide.lessons.book import LessonBook, Region, Teaching
 from autotune.domain.expression import Expression
 from autotune.domain.failure import Blame, Failure, FailureKind
 from autotune.domain.lesson import Finding, LessonForm

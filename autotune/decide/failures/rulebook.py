@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from autotune.decide.signatures import RuleIndex
+from autotune.decide.failures.signatures import RuleIndex
 from autotune.domain.failure import Phase
 
 

@@ -7,7 +7,7 @@ workload; where a number has another source, the comment names it.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from autotune.decide.effects import no_effect
+from autotune.decide.space.effects import no_effect
 from autotune.domain.expression import Expression
 from autotune.domain.machine import Device, Machine, Model, VllmInstall
 from autotune.domain.space import (

@@ -6,8 +6,8 @@ with the reason.
 
 from dataclasses import replace
 
-from autotune.decide.effects import no_effect
-from autotune.decide.offers import GIB, OFFERS, Offer, Site
+from autotune.decide.space.effects import no_effect
+from autotune.decide.space.offers import GIB, OFFERS, Offer, Site
 from autotune.domain.expression import Expression
 from autotune.domain.machine import Machine, Model, VllmInstall
 from autotune.domain.space import (

@@ -1,0 +1,1 @@
+"""From failures to what is never launched again. `docs/lessons.md` tells how."""

@@ -1,0 +1,1 @@
+"""Search spaces: derived from machine and model, checked against a vLLM, and drawn from."""
