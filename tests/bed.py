@@ -1,7 +1,7 @@
 """A study in a folder, run in this process on the fake vLLM."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,6 +54,9 @@ class Watch:
     at_step: Callable[[int, Step], None] = lambda _number, _step: None
     notes: list[str] = field(default_factory=list)
     finished: list[TrialRecord] = field(default_factory=list)
+
+    def study_opened(self, records: Sequence[TrialRecord]) -> None:
+        pass
 
     def trial_started(self, number: int, origin: Origin, configuration: Configuration) -> None:
         pass

@@ -3,6 +3,7 @@
 Piped, or without colour, the same lines come out plain.
 """
 
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.live import Live
@@ -48,6 +49,10 @@ class RunView:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._live.stop()
+
+    def study_opened(self, records: Sequence[TrialRecord]) -> None:
+        """Count what earlier invocations did to the incumbent and the failures so far."""
+        self._records.extend(records)
 
     def trial_started(self, number: int, origin: Origin, configuration: Configuration) -> None:
         """Say what is tried."""

@@ -1,12 +1,13 @@
 """What the loop does next, concluded from the trials so far: start, try again, or end."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
 from autotune.domain.failure import Blame, Failure, FailureKind
 from autotune.domain.launch import settings
 from autotune.domain.space import Configuration, SearchSpace, Value
-from autotune.domain.trial import Failed, Interrupted, Interruption, Measured, TrialRecord
+from autotune.domain.trial import Failed, Interrupted, Interruption, Measured, Outcome, TrialRecord
 
 FAULTS_IN_A_ROW = 3
 """Environment faults after which the machine, not chance, is to blame."""
@@ -121,6 +122,19 @@ def _is_fault(record: TrialRecord) -> bool:
             return reason is Interruption.KILLED
         case _:
             return False
+
+
+def attributed(outcome: Outcome, records: Sequence[TrialRecord]) -> Outcome:
+    """`outcome`, with a failure blamed on the user laid to the configuration once anything was measured.
+
+    Model, access and workload are fine then. What is missing or wrong belongs to the settings of this trial,
+    a draft model for example, and is no reason to end the night.
+    """
+    if not isinstance(outcome, Failed) or outcome.failure.blame is not Blame.USER:
+        return outcome
+    if not any(isinstance(record.outcome, Measured) for record in records):
+        return outcome
+    return replace(outcome, failure=replace(outcome.failure, blame=Blame.CONFIGURATION))
 
 
 def stopping_failure(records: Sequence[TrialRecord]) -> Failed | None:

@@ -170,6 +170,9 @@ class ReadBack(Protocol):
 class Observer(Protocol):
     """Watches the loop; must return quickly and never raise."""
 
+    def study_opened(self, records: Sequence[TrialRecord]) -> None:
+        """These trials were made by earlier invocations."""
+
     def trial_started(self, number: int, origin: Origin, configuration: Configuration) -> None:
         """A trial is about to be launched."""
 

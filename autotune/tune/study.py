@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from autotune.decide.schedule import stopping_failure, worth_starting
+from autotune.decide.schedule import attributed, stopping_failure, worth_starting
 from autotune.decide.told import told
 from autotune.domain.failure import Blame, Failure, FailureKind, Phase
 from autotune.domain.interrupt import Interrupt
@@ -65,11 +65,12 @@ class StudyLoop:
         go; what happened until then is kept.
         """
         self.reconcile()
-        earlier = len(self.store.records())
+        before = self.store.records()
+        self.observer.study_opened(before)
         while True:
             records = self.store.records()
             lessons = self.course.learn(records)
-            if failed := stopping_failure(records[earlier:]):
+            if failed := stopping_failure(records[len(before) :]):
                 return StudyEnd(ending=Ending.FAILURE, failure=failed.failure)
             if self.interrupt.reason is Interruption.USER:
                 return StudyEnd(ending=Ending.USER)
@@ -121,8 +122,9 @@ class StudyLoop:
             raise result.still_alive
 
     def _finish(self, number: int, result: TrialResult) -> None:
-        self.store.finish(number, result.outcome, result.step_s, self.now())
-        self.search.tell(number, told(result.outcome, self.spec.objectives))
+        outcome = attributed(result.outcome, self.store.records())
+        self.store.finish(number, outcome, result.step_s, self.now())
+        self.search.tell(number, told(outcome, self.spec.objectives))
         self.observer.trial_finished(self.store.records()[-1])
 
     def _record(

@@ -177,6 +177,9 @@ class _Steps:
     step: Callable[[Step], None]
     tell: Callable[[str], None]
 
+    def study_opened(self, records: Sequence[TrialRecord]) -> None:
+        """Nothing to show."""
+
     def trial_started(self, number: int, origin: Origin, configuration: Configuration) -> None:
         pass
 

@@ -3,10 +3,10 @@
 import pytest
 from builders import failed, measured, record
 
-from autotune.decide.schedule import due_retry, stopping_failure, worth_starting
+from autotune.decide.schedule import attributed, due_retry, stopping_failure, worth_starting
 from autotune.domain.failure import Blame
 from autotune.domain.space import Configuration
-from autotune.domain.trial import Interrupted, Interruption, Outcome
+from autotune.domain.trial import Failed, Interrupted, Interruption, Outcome
 
 OK = measured(s1=1.0)
 
@@ -56,3 +56,14 @@ def test_a_study_is_stopped_by_what_the_user_must_mend_and_by_three_faults_in_a_
     assert stopping_failure([record(n, fault) for n in range(2)]) is None
     assert stopping_failure([record(n, fault) for n in range(3)]) == fault
     assert stopping_failure([record(0, fault), record(1, failed()), record(2, fault)]) is None
+
+
+def test_once_something_worked_a_missing_file_belongs_to_the_settings_and_ends_nothing() -> None:
+    user = failed(Blame.USER)
+    assert attributed(user, [record(0, failed())]) == user
+    later = attributed(user, [record(0, OK), record(1, failed())])
+    assert isinstance(later, Failed)
+    assert later.failure.blame is Blame.CONFIGURATION
+    assert later.failure.why == user.failure.why
+    for other in (OK, failed(Blame.ENVIRONMENT), Interrupted(reason=Interruption.USER)):
+        assert attributed(other, [record(0, OK)]) == other

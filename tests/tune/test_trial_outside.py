@@ -1,6 +1,7 @@
 """A study on servers that exhaust the machine, hang, or leave memory held."""
 
 import json
+import os
 import time
 from dataclasses import replace
 from functools import partial
@@ -88,8 +89,11 @@ class _EndingBench(LoadBench):
         self, url: str, streams: int, expected_e2e_s: float | None, interrupt: Interrupt
     ) -> MeasuredPoint | None:
         point = super().measure(url, streams, expected_e2e_s, interrupt)
-        for process in self._bed.processes_left():
+        processes = self._bed.processes_left()
+        first = next(process.pid for process in processes if process.ppid() == os.getpid())
+        for process in processes:
             process.kill()
+        os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # it is dead now, and still to be reaped
         return point
 
 
