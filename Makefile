@@ -13,7 +13,7 @@ BIN := .venv/bin
 
 help:
 	@echo 'make demo   tune a tiny model on this machine and write demo/launch.sh (BUDGET=$(BUDGET))'
-	@echo 'make test   lint, then all tests, those with a real vLLM included'
+	@echo 'make test   lint, then all tests; those with a real vLLM one after the other'
 	@echo 'make lint   style, types, layers, dependencies'
 	@echo 'make venv   .venv with autotune, vLLM for CPUs and the development tools'
 	@echo 'make clean  remove all of that'
@@ -23,7 +23,8 @@ demo: .venv/.installed demo/model/tiny_model.json
 	$(BIN)/autotune best --db demo/quickstart.db --export demo/launch.sh
 
 test: lint demo/model/tiny_model.json
-	$(BIN)/pytest
+	$(BIN)/pytest -m "not e2e" -n 3 --dist worksteal
+	$(BIN)/pytest -m e2e
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check
