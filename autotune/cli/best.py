@@ -10,7 +10,7 @@ import typer
 from autotune.cli.console import errors_as_sentences, out, print_json
 from autotune.cli.options import AsJson, Database
 from autotune.cli.summary import print_verdict
-from autotune.decide.ranking import baseline, incumbent
+from autotune.decide.ranking import baseline, winner
 from autotune.domain.objective import Objective
 from autotune.errors import EnvironmentFault, UserError
 from autotune.report.document import best_document
@@ -32,14 +32,15 @@ def best(
 ) -> None:
     """Show the best configuration beside vLLM's defaults, and write its launch file.
 
-    Best is the geometric mean over the objectives, or what --prefer says.
+    Best is by the geometric mean over the objectives, or by what --prefer says. vLLM's defaults are best
+    unless something is clearly better.
 
     Example:  autotune best --export launch.sh
     """
     with errors_as_sentences(), open_store(study_database(db)) as store:
         info, records = store.info(), list(store.records())
         wanted = Objective.parse(prefer) if prefer else None
-        chosen = incumbent(records, info.objectives, wanted) if info else None
+        chosen = winner(records, info.objectives, wanted) if info else None
         if info is None or chosen is None:
             raise UserError(NOTHING_MEASURED)
         if export is not None:
@@ -47,7 +48,7 @@ def best(
         if as_json:
             print_json(msgspec.json.encode(best_document(info, store.budgets_s(), records, chosen)).decode())
             return
-        print_verdict(info, records, chosen)
+        print_verdict(info, records, chosen, wanted)
         if export is not None:
             out.print(f"Start it with:  {export.absolute()}", markup=False, highlight=False, soft_wrap=True)
 

@@ -1,7 +1,8 @@
 """The verdict of a study, as `run` and `best` print it."""
 
 from autotune.cli.console import out
-from autotune.decide.ranking import baseline, gain, incumbent, values_of
+from autotune.decide.ranking import CLEAR_GAIN, baseline, gain, incumbent, values_of, winner
+from autotune.domain.objective import Objective
 from autotune.domain.study import StudyInfo
 from autotune.domain.trial import TrialRecord
 from autotune.report import tables, words
@@ -13,7 +14,7 @@ def print_summary(store: EvidenceStore, database: str) -> None:
     info, records = store.info(), store.records()
     if info is None:
         return
-    best = incumbent(records, info.objectives)
+    best = winner(records, info.objectives)
     if best is None:
         out.print(f"No configuration has been measured in {len(records)} trials.", highlight=False)
         if records:
@@ -22,13 +23,17 @@ def print_summary(store: EvidenceStore, database: str) -> None:
     print_verdict(info, list(records), best)
 
 
-def print_verdict(info: StudyInfo, records: list[TrialRecord], best: TrialRecord) -> None:
+def print_verdict(
+    info: StudyInfo, records: list[TrialRecord], best: TrialRecord, prefer: Objective | None = None
+) -> None:
     """The chosen trial in one sentence, and the ladder beside the baseline's."""
     base = baseline(records)
     failed = sum(record.failure is not None for record in records)
     rejected = f" {info.rejected} draws rejected by lessons." if info.rejected else ""
     out.print(f"{len(records)} trials, {failed} failed.{rejected}", highlight=False)
-    out.print(_sentence(info, best, base), markup=False, highlight=False, soft_wrap=True)
+    wanted = [prefer] if prefer else list(info.objectives)
+    rival = incumbent(records, info.objectives, prefer) if base and best.number == base.number else best
+    out.print(_sentence(wanted, best, base, rival), markup=False, highlight=False, soft_wrap=True)
     out.print(tables.ladder(base, best))
     out.print(
         "Rates are sums over all streams; total time is the median time of one request.\n"
@@ -37,13 +42,23 @@ def print_verdict(info: StudyInfo, records: list[TrialRecord], best: TrialRecord
     )
 
 
-def _sentence(info: StudyInfo, best: TrialRecord, base: TrialRecord | None) -> str:
-    what = f"Winner: trial {best.number}, {words.configuration(best.configuration)}"
-    values, base_values = values_of(best, info.objectives), base and values_of(base, info.objectives)
-    if base is None or not values or not base_values:
+def _sentence(
+    objectives: list[Objective], best: TrialRecord, base: TrialRecord | None, rival: TrialRecord | None
+) -> str:
+    """The verdict; `rival` is the best of all, which is not `best` where it is no clear gain."""
+    names = " and ".join(map(str, objectives)) + (" (geometric mean)" if len(objectives) > 1 else "")
+    if base is None or rival is None:
+        what = f"Winner: trial {best.number}, {words.configuration(best.configuration)}"
         return f"{what}. vLLM's defaults could not be measured here, so there is nothing to compare it with."
-    if best.number == base.number:
-        return "Nothing measured beats vLLM's defaults: deploy those."
-    objectives = " and ".join(map(str, info.objectives))
-    times = gain(values, base_values, info.objectives)
-    return f"{what}: {times:.2f} times vLLM's defaults (geometric mean of {objectives})."
+    what = f"trial {rival.number}, {words.configuration(rival.configuration)}"
+    values, base_values = values_of(rival, objectives), values_of(base, objectives)
+    times = gain(values, base_values, objectives) if values and base_values else 1.0
+    if best.number != base.number:
+        return f"Winner: {what}: {times:.2f} times vLLM's defaults in {names}."
+    sentence = "Nothing measured is clearly faster than vLLM's defaults: deploy those."
+    if rival.number == base.number:
+        return sentence
+    return (
+        f"{sentence} The best of the others, {what}, is {times:.2f} times as fast in {names}; "
+        f"below {CLEAR_GAIN} a single measurement proves nothing."
+    )

@@ -7,7 +7,7 @@ from builders import failed, measured, objectives, record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.decide.ranking import baseline, front, gain, incumbent
+from autotune.decide.ranking import CLEAR_GAIN, baseline, front, gain, incumbent, winner
 from autotune.domain.objective import Objective
 from autotune.domain.trial import Interrupted, Interruption, TrialRecord
 
@@ -68,3 +68,14 @@ def test_of_equal_trials_the_earliest_wins() -> None:
 def test_the_baseline_is_the_measured_trial_without_parameters() -> None:
     assert baseline([record(0, failed(), {}), record(1, measured(s1=1.0))]) is None
     assert baseline([record(0, measured(s1=1.0), {})]) == record(0, measured(s1=1.0), {})
+
+
+def test_a_gain_within_the_noise_wins_nothing() -> None:
+    base = record(0, measured(s1=10.0, s8=100.0), {})
+    luck = record(1, measured(s1=10.0, s8=100.0 * (CLEAR_GAIN**2 - 0.001)))
+    better = record(2, measured(s1=10.0, s8=100.0 * (CLEAR_GAIN**2 + 0.001)))
+    assert winner([base, luck], objectives()) == base
+    assert winner([base, luck, better], objectives()) == better
+    assert winner([base, luck], objectives(), Objective.parse("out_tok_s@8")) == luck
+    assert winner([luck], objectives()) == luck
+    assert winner([record(0, failed(), {})], objectives()) is None
