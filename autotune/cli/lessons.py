@@ -12,8 +12,8 @@ from autotune.cli.options import AsJson, Database
 from autotune.domain.lesson import Lesson, Standing
 from autotune.domain.study import StudyInfo
 from autotune.errors import UserError
+from autotune.report import words
 from autotune.report.document import lessons_document
-from autotune.report.words import lesson_standing
 from autotune.wiring.lessons import standings
 from autotune.wiring.open import open_store, study_database
 
@@ -44,7 +44,8 @@ def lessons(
 
 def _print(info: StudyInfo, judged: Sequence[tuple[Lesson, Standing]]) -> None:
     counting = sum(standing is Standing.APPLIES for _, standing in judged)
-    _line(f"{info.name}: {len(judged)} lessons, {counting} count; {info.rejected} draws forbidden by them")
+    forbidden = words.counted(info.rejected, "draw")
+    _line(f"{info.name}: {words.counted(len(judged), 'lesson')}, {counting} in force; {forbidden} rejected")
     for lesson, standing in judged:
         finding = lesson.finding
         _line(f"\n{lesson.number:>3}  {finding}", bold=True)
@@ -53,7 +54,7 @@ def _print(info: StudyInfo, judged: Sequence[tuple[Lesson, Standing]]) -> None:
         _line(f"     {lesson.why}")
         where = "" if lesson.study == info.name else f" of study {lesson.study}"
         _line(f"     {finding.form.value}, {lesson.kind}, taught by trial {lesson.trial}{where}")
-        _line(f"     {lesson_standing(lesson, standing)}")
+        _line(f"     {words.lesson_standing(lesson, standing)}")
 
 
 def _line(text: str, *, bold: bool = False) -> None:

@@ -57,7 +57,7 @@ def _show_all(info: StudyInfo, records: Sequence[TrialRecord]) -> None:
     _line(f"{info.name}: {info.model}, vLLM {environment.vllm.version} on {environment.machine.hostname}")
     _line(f"{len(records)} trials in {format_duration(info.spent_s)}; * is on the Pareto front")
     if info.rejected:
-        _line(f"{info.rejected} draws of the sampler rejected by lessons (see: autotune lessons)")
+        _line(f"{words.counted(info.rejected, 'draw')} rejected by lessons (see: autotune lessons)")
     best = {record.number for record in front(records, info.objectives)}
     out.print(tables.trials(records, info.objectives, best))
 

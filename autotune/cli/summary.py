@@ -29,8 +29,8 @@ def print_verdict(
     """The chosen trial in one sentence, and the ladder beside the baseline's."""
     base = baseline(records)
     failed = sum(record.failure is not None for record in records)
-    rejected = f" {info.rejected} draws rejected by lessons." if info.rejected else ""
-    out.print(f"{len(records)} trials, {failed} failed.{rejected}", highlight=False)
+    rejected = f" {words.counted(info.rejected, 'draw')} rejected by lessons." if info.rejected else ""
+    out.print(f"{words.counted(len(records), 'trial')}, {failed} failed.{rejected}", highlight=False)
     wanted = [prefer] if prefer else list(info.objectives)
     rival = incumbent(records, info.objectives, prefer) if base and best.number == base.number else best
     out.print(_sentence(wanted, best, base, rival), markup=False, highlight=False, soft_wrap=True)

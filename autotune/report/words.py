@@ -37,6 +37,11 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 draw`, `2 draws`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def quantity(value: float, objective: Objective) -> str:
     """An objective's value with its unit."""
     return f"{number(value)} {METRICS[objective.metric].unit}"

@@ -127,4 +127,4 @@ def _conflict_why(failure: Failure, found: Conflict) -> str:
         how = f"it goes away without {parameters}"
     else:
         how = f"it goes away without any one of {parameters}"
-    return f"{failure.why.rstrip('.')}. Found in {found.launches} launches: {how}."
+    return f"{failure.why.rstrip('.')}. Found with launches of its own ({found.launches}): {how}."
