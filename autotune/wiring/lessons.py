@@ -64,7 +64,7 @@ def take_over(store: EvidenceStore, learner: Learner, url: str, note: Callable[[
                 number += 1
                 store.lessons.add(replace(lesson, number=number))
         if found:
-            note(f"took over from study {found[0].study}: {len(found)} lessons (see: autotune lessons)")
+            note(f"lessons taken over from study {found[0].study}: {len(found)} (see: autotune lessons)")
 
 
 def _own_lessons(file: Path, learner: Learner) -> Iterator[Lesson]:
