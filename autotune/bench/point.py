@@ -40,7 +40,7 @@ def stream_requests(
 
     Its first request is cut to a random part of the length, a tenth or more: the streams leave step.
     """
-    rng = random.Random(f"{workload.seed}-{streams}-{stream}")  # noqa: S311
+    rng = random.Random(f"{workload.seed}-{streams}-{stream}")  # noqa: S311 - the same requests in every trial
     first_tokens = max(1, round(workload.output_tokens * rng.uniform(0.1, 1.0)))
     order = rng.sample(range(len(prompts)), len(prompts))
     for sequence in itertools.count():

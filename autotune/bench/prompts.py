@@ -50,9 +50,9 @@ def prompt_text(prose: tuple[str, ...], seed: int, index: int, min_chars: int) -
 
 def _shuffled(prose: tuple[str, ...], seed: int, index: int) -> Iterator[str]:
     """All passages in an order that `seed` and `index` decide, again and again."""
-    first = random.Random(f"{seed}").sample(prose, len(prose))[index % len(prose)]  # noqa: S311
+    first = random.Random(f"{seed}").sample(prose, len(prose))[index % len(prose)]  # noqa: S311 - the same prompts in every trial
     yield first
-    rng = random.Random(f"{seed}-{index}")  # noqa: S311
+    rng = random.Random(f"{seed}-{index}")  # noqa: S311 - the same prompts in every trial
     yield from rng.sample(rest := [p for p in prose if p != first], len(rest))
     while True:
         yield from rng.sample(prose, len(prose))

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from autotune.decide.space.default_space import MIN_CONTEXT_TOKENS
+from autotune.domain.objective import METRICS
 from autotune.errors import UserError
 from autotune.server.ports import PortRange
 from autotune.units import parse_duration
@@ -17,6 +19,50 @@ Database = Annotated[
 VllmPath = Annotated[
     str | None,
     typer.Option("--vllm", help="The vLLM to run: its executable, a Python or a virtual environment."),
+]
+ModelName = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Model directory, or Hugging Face id as for `vllm serve`.")
+]
+Budget = Annotated[
+    str | None,
+    typer.Option(
+        help="Wall-clock time for this invocation, all included: 10m, 4h, 1h30m. "
+        "Default: the study file's, else 1h."
+    ),
+]
+StudyRef = Annotated[
+    str | None, typer.Option(help="Study settings: a TOML file, or the name of one in studies/.")
+]
+SpaceRef = Annotated[
+    str | None,
+    typer.Option(
+        help="Search space: a TOML file, or the name of one in search_spaces/. "
+        "Without it one is derived from the machine and the model."
+    ),
+]
+Streams = Annotated[str | None, typer.Option(help="Concurrent streams to measure, e.g. 1,2,4,8.")]
+PromptTokens = Annotated[int | None, typer.Option(help="Prompt tokens of a request.")]
+OutputTokens = Annotated[int | None, typer.Option(help="Output tokens of a request.")]
+Context = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Tokens of context that every configuration must allow, when the search space is derived. "
+        f"Default: {MIN_CONTEXT_TOKENS}, or the model's if that is less.",
+    ),
+]
+Objectives = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--objective",
+        help="METRIC@STREAMS to optimise, can be repeated: " + ", ".join(METRICS) + ". "
+        "Default: out_tok_s at the most and at the fewest streams.",
+    ),
+]
+Seed = Annotated[int | None, typer.Option(help="Seed of the search.")]
+StartupTimeout = Annotated[str | None, typer.Option(help="How long a server may take to start, e.g. 15m.")]
+Ports = Annotated[
+    str | None, typer.Option(help="Ports for trial servers, e.g. 8100-8199. Default: any free one.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 

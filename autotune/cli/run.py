@@ -5,18 +5,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated
 
 import typer
 
+from autotune.cli import options
 from autotune.cli.console import INTERRUPTED, err, errors_as_sentences
-from autotune.cli.options import Database, VllmPath, budget_seconds, parse_ports, parse_streams
 from autotune.cli.progress import RunView
 from autotune.cli.summary import print_summary
-from autotune.decide.space.default_space import MIN_CONTEXT_TOKENS
 from autotune.domain.failure import Blame
 from autotune.domain.interrupt import Interrupt
-from autotune.domain.objective import METRICS, Objective
+from autotune.domain.objective import Objective
 from autotune.domain.trial import Interruption
 from autotune.errors import EnvironmentFault, HarnessError, UserError
 from autotune.tune.study import Ending, StudyEnd
@@ -27,51 +25,20 @@ from autotune.wiring.run import make_interrupt, run_study
 
 
 def run(
-    model: Annotated[str, typer.Argument(help="Model directory, or Hugging Face id as for `vllm serve`.")],
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            help="Wall-clock time for this invocation, all included: 10m, 4h, 1h30m. "
-            "Default: the study file's, else 1h."
-        ),
-    ] = None,
-    study: Annotated[
-        str | None, typer.Option(help="Study settings: a TOML file, or the name of one in studies/.")
-    ] = None,
-    space: Annotated[
-        str | None,
-        typer.Option(
-            help="Search space: a TOML file, or the name of one in search_spaces/. "
-            "Without it one is derived from the machine and the model."
-        ),
-    ] = None,
-    db: Database = None,
-    vllm: VllmPath = None,
-    streams: Annotated[str | None, typer.Option(help="Concurrent streams to measure, e.g. 1,2,4,8.")] = None,
-    prompt_tokens: Annotated[int | None, typer.Option(help="Prompt tokens of a request.")] = None,
-    output_tokens: Annotated[int | None, typer.Option(help="Output tokens of a request.")] = None,
-    context: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Tokens of context that every configuration must allow, when the search space is derived. "
-            f"Default: {MIN_CONTEXT_TOKENS}, or the model's if that is less.",
-        ),
-    ] = None,
-    objective: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="METRIC@STREAMS to optimise, can be repeated: " + ", ".join(METRICS) + ". "
-            "Default: out_tok_s at the most and at the fewest streams."
-        ),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the search.")] = None,
-    startup_timeout: Annotated[
-        str | None, typer.Option(help="How long a server may take to start, e.g. 15m.")
-    ] = None,
-    ports: Annotated[
-        str | None, typer.Option(help="Ports for trial servers, e.g. 8100-8199. Default: any free one.")
-    ] = None,
+    model: options.ModelName,
+    budget: options.Budget = None,
+    study: options.StudyRef = None,
+    space: options.SpaceRef = None,
+    db: options.Database = None,
+    vllm: options.VllmPath = None,
+    streams: options.Streams = None,
+    prompt_tokens: options.PromptTokens = None,
+    output_tokens: options.OutputTokens = None,
+    context: options.Context = None,
+    objective: options.Objectives = None,
+    seed: options.Seed = None,
+    startup_timeout: options.StartupTimeout = None,
+    ports: options.Ports = None,
 ) -> None:
     """Search for the fastest configuration of MODEL's server, and keep every trial.
 
@@ -83,20 +50,22 @@ def run(
     with errors_as_sentences():
         request = RunRequest(
             model=model,
-            budget_s=budget_seconds("--budget", budget) if budget else None,
+            budget_s=options.budget_seconds("--budget", budget) if budget else None,
             begun_s=begun_s,
             study=study,
             space=space,
             database=db,
             vllm=vllm,
-            streams=parse_streams(streams) if streams else None,
+            streams=options.parse_streams(streams) if streams else None,
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,
             context_tokens=context,
             objectives=tuple(Objective.parse(text) for text in objective or ()),
             seed=seed,
-            startup_s=budget_seconds("--startup-timeout", startup_timeout) if startup_timeout else None,
-            ports=parse_ports(ports) if ports else None,
+            startup_s=options.budget_seconds("--startup-timeout", startup_timeout)
+            if startup_timeout
+            else None,
+            ports=options.parse_ports(ports) if ports else None,
         )
         with err.status("Looking at machine, model and vLLM ..."):
             prepared = prepare_study(request)

@@ -93,6 +93,7 @@ class _Rechecker:
         )
 
     def run(self) -> tuple[Recheck, ...]:
+        """Run the planned trials again until time is up or the user stops it; what was done is kept."""
         end_killed_rechecks(self._store, self._launcher, self._plan.limits, self._watch.note)
         results: list[Recheck] = []
         for record in self._plan.trials:

@@ -7,7 +7,8 @@ with the reason.
 from dataclasses import replace
 
 from autotune.decide.space.effects import no_effect
-from autotune.decide.space.offers import GIB, OFFERS, Offer, Site
+from autotune.decide.space.offers import OFFERS, Offer
+from autotune.decide.space.site import GIB, Site
 from autotune.domain.expression import Expression
 from autotune.domain.machine import Machine, Model, VllmInstall
 from autotune.domain.space import (

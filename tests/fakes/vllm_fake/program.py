@@ -49,7 +49,7 @@ def _serve(model: str, flags: dict[str, object], scenario: Scenario) -> None:
         _spawn_foreign(str(flags["port"]), scenario)
         time.sleep(scenario.lifetime_s)
     listener = _bind(flags)
-    engine = _spawn_engine(listener)
+    engine = _spawn_engine(listener, scenario.lifetime_s)
     if scenario.grandchild:
         _spawn_grandchild(scenario.grandchild, listener)
     time.sleep(scenario.start_s)
@@ -90,10 +90,11 @@ def _fail_start(flags: dict[str, object], scenario: Scenario, engine: int) -> No
     raise SystemExit(scenario.exit_code)
 
 
-def _spawn_engine(listener: socket.socket) -> int:
+def _spawn_engine(listener: socket.socket, lifetime_s: int) -> int:
     """A child in the server's group that outlives a killed server, as vLLM's EngineCore does."""
     pid = os.fork()
     if not pid:
+        signal.alarm(lifetime_s)  # a fork does not inherit its parent's
         listener.close()
         _title("VLLM::EngineCore")
         while True:
