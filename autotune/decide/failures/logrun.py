@@ -108,7 +108,8 @@ class Run:
 
         A stream has its status 200 before it has an answer, so the only one may be what the engine died of.
         """
-        at_work = bool(root.frames) and root.rank <= ENGINE_RANK
+        crashed = root.rule is not None and root.rule.fatal
+        at_work = crashed or (bool(root.frames) and root.rank <= ENGINE_RANK)
         unanswered = 1 if at_work and self.progress.failed == 0 else 0
         return self.progress.answered > unanswered
 
