@@ -34,11 +34,6 @@ class RequestRecord:
     state: RequestState
     error: str | None = None
 
-    @property
-    def first_token_s(self) -> float | None:
-        """When the first output arrived; None if none did."""
-        return self.chunk_s[0] if self.chunk_s else None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantiles:

@@ -2,12 +2,12 @@
 
 import fcntl
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert
+from sqlalchemy import Connection, Engine, Table, create_engine, event, insert
 from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool, PoolProxiedConnection
 
@@ -88,6 +88,14 @@ def transaction(engine: Engine) -> Iterator[Connection]:
             yield connection
     except DBAPIError as error:
         raise StoreError(f"{engine.url}: the study file cannot be used: {error.orig}") from error
+
+
+def insert_row(connection: Connection, table: Table, row: Mapping[str, object]) -> int:
+    """Insert a row and return the key the database gave it. Raises StoreError when it gave none."""
+    key = connection.execute(insert(table).values(**row)).inserted_primary_key
+    if key is None:
+        raise StoreError(f"{table.name}: the database gave no key for a new row")
+    return int(key[0])
 
 
 @contextmanager

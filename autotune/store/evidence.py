@@ -18,7 +18,7 @@ from autotune.domain.trial import Outcome, Step, TrialRecord
 from autotune.domain.workload import Workload
 from autotune.errors import StoreError
 from autotune.store import codec
-from autotune.store.connection import transaction
+from autotune.store.connection import insert_row, transaction
 from autotune.store.lessons import LessonStore
 from autotune.store.rechecks import RecheckStore
 from autotune.store.schema import point, request, run, study, trial
@@ -83,8 +83,8 @@ class EvidenceStore:
     def begin_run(self, budget_s: float, now: datetime) -> None:
         """Keep that an invocation with this budget has begun; its trials are counted to it."""
         with self._transaction() as connection:
-            result = connection.execute(insert(run).values(started_at=codec.utc(now), budget_s=budget_s))
-            self._run_id = result.inserted_primary_key[0] if result.inserted_primary_key else None
+            row = {"started_at": codec.utc(now), "budget_s": budget_s}
+            self._run_id = insert_row(connection, run, row)
 
     def end_run(self, spent_s: float, ended: str) -> None:
         """Keep how long the invocation took, and why it ended."""
@@ -131,9 +131,8 @@ class EvidenceStore:
     def add_point(self, number: int, measured: MeasuredPoint) -> None:
         """Keep a point and its requests."""
         with self._transaction() as connection:
-            result = connection.execute(insert(point).values(codec.point_columns(number, measured)))
-            assert result.inserted_primary_key is not None  # noqa: S101 - SQLAlchemy gives it for an insert
-            rows = [codec.request_columns(result.inserted_primary_key[0], r) for r in measured.requests]
+            key = insert_row(connection, point, codec.point_columns(number, measured))
+            rows = [codec.request_columns(key, r) for r in measured.requests]
             if rows:
                 connection.execute(insert(request), rows)
 

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import Engine, RowMapping, insert, select, update
+from sqlalchemy import Engine, RowMapping, select, update
 
 from autotune.domain.failure import Failure
 from autotune.domain.recheck import Recheck, Verdict
 from autotune.domain.server import ServerMark
 from autotune.store import codec
-from autotune.store.connection import transaction
+from autotune.store.connection import insert_row, transaction
 from autotune.store.schema import recheck
 
 
@@ -29,10 +29,7 @@ class RecheckStore:
             "mark": codec.to_json(mark),
         }
         with transaction(self._engine) as connection:
-            result = connection.execute(insert(recheck).values(**row))
-            assert result.inserted_primary_key is not None  # noqa: S101 - SQLAlchemy gives it for an insert
-            key: int = result.inserted_primary_key[0]
-        return key
+            return insert_row(connection, recheck, row)
 
     def set_mark(self, key: int, mark: ServerMark) -> None:
         """Add the pid of the spawned server."""

@@ -1,15 +1,20 @@
-"""Reads servers back: their metrics over HTTP, their log by the facts and checks that come with autotune."""
+"""Judges servers by the rules that come with autotune: names failures, reads back what became of settings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from autotune.bench.metrics import read_metrics
 from autotune.decide.effective import EffectiveBook, effective
+from autotune.decide.failures.classify import classify
 from autotune.decide.failures.rulebook import Rules
 from autotune.decide.server_counts import server_counts
 from autotune.domain.effective import Effective, Observed, ServerMetrics
 from autotune.domain.machine import Environment
 from autotune.domain.measurement import RequestRecord, ServerCounts
+from autotune.files.effective import VLLM_EFFECTIVE, read_effective
+from autotune.files.rules import VLLM_RULES, read_rules
+from autotune.tune.ports import Diagnose, ReadBack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,3 +38,10 @@ class ServerReadBack:
     def effective(self, observed: Observed) -> Effective:
         """Facts, and the settings that are not what was asked for."""
         return effective(observed, self.book, self.rules, self.environment)
+
+
+def judges_of(environment: Environment) -> tuple[Diagnose, ReadBack]:
+    """What names failures and what reads servers of `environment` back, from the rule files read once."""
+    rules = read_rules(VLLM_RULES)
+    book = read_effective(VLLM_EFFECTIVE)
+    return partial(classify, rules=rules), ServerReadBack(book=book, rules=rules, environment=environment)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from autotune.bench.load import LoadBench
-from autotune.decide.failures.classify import classify
 from autotune.decide.recheck import judge, streams_to_recheck
 from autotune.domain.effective import Effective
 from autotune.domain.interrupt import Interrupt
@@ -20,8 +19,6 @@ from autotune.domain.study import Limits
 from autotune.domain.trial import Interrupted, Origin, Step, TrialRecord
 from autotune.domain.workload import Workload
 from autotune.errors import HarnessError
-from autotune.files.effective import VLLM_EFFECTIVE, read_effective
-from autotune.files.rules import VLLM_RULES, read_rules
 from autotune.host.cache import cache_dir
 from autotune.server.gpu_memory import NvidiaSmi
 from autotune.server.launcher import LocalLauncher
@@ -30,7 +27,7 @@ from autotune.store.connection import writer_lock
 from autotune.store.rechecks import RecheckStore
 from autotune.tune.trial import TrialRunner
 from autotune.wiring.open import open_store
-from autotune.wiring.read_back import ServerReadBack
+from autotune.wiring.read_back import judges_of
 from autotune.wiring.recheck_plan import RecheckPlan
 
 _WINDOW_S = (1.0, 5.0)
@@ -82,7 +79,8 @@ class _Rechecker:
         self._store = store
         self._watch = watch
         self._interrupt = interrupt
-        self._rules = read_rules(VLLM_RULES)
+        environment = Environment(machine=plan.info.environment.machine, vllm=plan.vllm)
+        self._diagnose, self._read_back = judges_of(environment)
         gpus = [gpu.index for gpu in plan.info.environment.machine.gpus]
         self._memory = SettlingMemory(NvidiaSmi(gpus))
         self._launcher = LocalLauncher(
@@ -140,12 +138,8 @@ class _Rechecker:
             launcher=self._launcher,
             bench=LoadBench(info.model, _short(info.workload, streams)),
             store=_Log(self._store, key),
-            diagnose=lambda evidence: classify(evidence, self._rules),
-            read_back=ServerReadBack(
-                book=read_effective(VLLM_EFFECTIVE),
-                rules=self._rules,
-                environment=Environment(machine=info.environment.machine, vllm=self._plan.vllm),
-            ),
+            diagnose=self._diagnose,
+            read_back=self._read_back,
             observer=_Steps(lambda step: self._watch.step(record, step), self._watch.note),
             interrupt=self._interrupt,
             pause=time.sleep,

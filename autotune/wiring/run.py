@@ -1,18 +1,12 @@
 """Puts the adapters together and runs the loop."""
 
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 from autotune.bench.load import LoadBench
-from autotune.decide.failures.classify import classify
-from autotune.decide.failures.rulebook import Rules
-from autotune.domain.failure import Evidence, Failure
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.study import StudyInfo
 from autotune.errors import StudyMismatch
-from autotune.files.effective import VLLM_EFFECTIVE, read_effective
-from autotune.files.rules import VLLM_RULES, read_rules
 from autotune.files.space_document import space_document
 from autotune.host.cache import cache_dir
 from autotune.search.study import OptunaSearch
@@ -28,7 +22,7 @@ from autotune.tune.trial import TrialRunner
 from autotune.wiring.lessons import learner_of, take_over
 from autotune.wiring.open import open_store
 from autotune.wiring.prepare import PreparedStudy
-from autotune.wiring.read_back import ServerReadBack
+from autotune.wiring.read_back import judges_of
 from autotune.wiring.recheck import end_killed_rechecks
 
 
@@ -71,15 +65,13 @@ def _loop(
         memory_floor_bytes=spec.limits.memory_floor_bytes,
     )
     end_killed_rechecks(store.rechecks, launcher, spec.limits, observer.note)
-    rules = read_rules(VLLM_RULES)
+    diagnose, read_back = judges_of(prepared.environment)
     runner = TrialRunner(
         launcher=launcher,
         bench=LoadBench(spec.model, spec.workload),
         store=store,
-        diagnose=_diagnose(rules),
-        read_back=ServerReadBack(
-            book=read_effective(VLLM_EFFECTIVE), rules=rules, environment=prepared.environment
-        ),
+        diagnose=diagnose,
+        read_back=read_back,
         observer=observer,
         interrupt=interrupt,
         pause=time.sleep,
@@ -100,10 +92,6 @@ def _loop(
         interrupt=interrupt,
         now=_now,
     )
-
-
-def _diagnose(rules: Rules) -> Callable[[Evidence], Failure]:
-    return lambda evidence: classify(evidence, rules)
 
 
 def _begin_or_continue(store: EvidenceStore, prepared: PreparedStudy) -> None:
