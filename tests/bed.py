@@ -16,7 +16,7 @@ from autotune.domain.measurement import Point
 from autotune.domain.space import CategoricalDomain, Configuration, Parameter, SearchSpace, Target, TargetKind
 from autotune.domain.study import Limits, StudySpec
 from autotune.domain.trial import Interruption, Origin, Step, TrialRecord
-from autotune.domain.workload import Workload
+from autotune.domain.workload import Lengths, Workload
 from autotune.files.effective import VLLM_EFFECTIVE, read_effective
 from autotune.files.rules import VLLM_RULES, read_rules
 from autotune.files.space_document import space_document
@@ -40,7 +40,12 @@ SEQS = Parameter(
 )
 SPACE = SearchSpace(name="seqs", parameters=(SEQS,))
 WORKLOAD = Workload(
-    prompt_tokens=16, output_tokens=8, streams=(1, 2), prompts=4, min_window_s=0.2, max_window_s=0.4
+    prompt_tokens=Lengths.fixed(16),
+    output_tokens=Lengths.fixed(8),
+    streams=(1, 2),
+    prompts=4,
+    min_window_s=0.2,
+    max_window_s=0.4,
 )
 
 QUIET = Memory(total_bytes=2**34, available_bytes=2**33)

@@ -31,6 +31,8 @@ class Prompt:
 
     ids_json: str
     tokens: int
+    output_tokens: int
+    """What a request with it asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ class Completion:
     stream: int = 0
     sequence: int = 0
     prompt_index: int = 0
+    shortened: bool = False
 
     def body(self) -> bytes:
         """The JSON to send: exactly `output_tokens` greedy tokens, whatever the model would end with."""
@@ -136,6 +139,7 @@ class Exchange:
             output_tokens=self.output_tokens,
             state=RequestState.FAILED if self.error else state,
             error=self.error,
+            shortened=self.completion.shortened,
         )
 
 

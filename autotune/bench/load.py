@@ -14,8 +14,9 @@ import aiohttp
 import uvloop
 
 from autotune.bench.client import Completion, Exchange, Prompt, complete, open_session
-from autotune.bench.point import TICK_S, ClosedLoop, stream_requests
+from autotune.bench.point import TICK_S, ClosedLoop
 from autotune.bench.prompts import NoPrompts, tokenize_prompts
+from autotune.bench.requests import stream_requests
 from autotune.decide.estimators import estimate
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.measurement import MeasuredPoint, RequestRecord, RequestState
@@ -78,7 +79,7 @@ class LoadBench:
             completion = Completion(
                 model=self._model,
                 prompt=prompts[0],
-                output_tokens=min(_SMOKE_TOKENS, self._workload.output_tokens),
+                output_tokens=min(_SMOKE_TOKENS, prompts[0].output_tokens),
                 salt=secrets.token_hex(8),
             )
             exchange = Exchange(completion=completion, sent_s=self._clock())
@@ -127,7 +128,7 @@ class LoadBench:
             sent_s=0.0,
             chunk_s=(),
             ended_s=ended_s,
-            wanted_output_tokens=self._workload.output_tokens,
+            wanted_output_tokens=self._workload.output_tokens.high,
             prompt_tokens=None,
             output_tokens=None,
             state=RequestState.FAILED,

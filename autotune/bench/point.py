@@ -7,8 +7,6 @@ an amount that depends on the configuration.
 """
 
 import asyncio
-import itertools
-import random
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +14,7 @@ from functools import partial
 
 import aiohttp
 
-from autotune.bench.client import Completion, Exchange, Prompt, complete
+from autotune.bench.client import Completion, Exchange, complete
 from autotune.domain.measurement import RequestRecord, RequestState
 from autotune.domain.workload import Workload
 
@@ -31,29 +29,6 @@ _MIN_WARM_UP_LIMIT_S = 60.0
 _WARM_UP_LIMIT_E2E = 20
 _FIRST_E2E_LIMIT_S = 600.0
 """How long the warm-up may take while the time of a whole request is not known at all."""
-
-
-def stream_requests(
-    model: str, prompts: tuple[Prompt, ...], workload: Workload, streams: int, stream: int, salt: str
-) -> Iterator[Completion]:
-    """What stream number `stream` of `streams` sends, without end; the same in every trial but for the salt.
-
-    Its first request is cut to a random part of the length, a tenth or more: the streams leave step.
-    """
-    rng = random.Random(f"{workload.seed}-{streams}-{stream}")  # noqa: S311 - the same requests in every trial
-    first_tokens = max(1, round(workload.output_tokens * rng.uniform(0.1, 1.0)))
-    order = rng.sample(range(len(prompts)), len(prompts))
-    for sequence in itertools.count():
-        index = order[sequence % len(order)]
-        yield Completion(
-            model=model,
-            prompt=prompts[index],
-            output_tokens=workload.output_tokens if sequence else first_tokens,
-            salt=f"{salt}-{stream}-{sequence}",
-            stream=stream,
-            sequence=sequence,
-            prompt_index=index,
-        )
 
 
 def full_length_e2e_s(record: RequestRecord, output_tokens: int) -> float | None:
@@ -157,7 +132,7 @@ class ClosedLoop:
 
     def _e2e_s(self) -> float | None:
         """The time of a whole request: the median of those finished so far, else what was expected."""
-        lengths = (full_length_e2e_s(r, self.workload.output_tokens) for r in self._records)
+        lengths = (full_length_e2e_s(r, self.workload.output_tokens.high) for r in self._records)
         known = [e2e_s for e2e_s in lengths if e2e_s is not None]
         return statistics.median(known) if known else self.expected_e2e_s
 

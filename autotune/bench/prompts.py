@@ -66,8 +66,9 @@ async def tokenize_prompts(
     prompts: list[Prompt] = []
     for index in range(workload.prompts):
         ids: list[int] = []
-        min_chars = workload.prompt_tokens * _CHARS_PER_TOKEN
-        while len(ids) < workload.prompt_tokens:
+        wanted = workload.prompt_tokens.high
+        min_chars = wanted * _CHARS_PER_TOKEN
+        while len(ids) < wanted:
             answer = await _tokenize(session, url, model, prompt_text(prose, workload.seed, index, min_chars))
             if isinstance(answer, NoPrompts):
                 return answer
@@ -75,8 +76,8 @@ async def tokenize_prompts(
                 return NoPrompts("POST /tokenize gave no more tokens for twice the text")
             ids = answer
             min_chars *= 2
-        ids_json = json.dumps(ids[: workload.prompt_tokens], separators=(",", ":"))
-        prompts.append(Prompt(ids_json=ids_json, tokens=workload.prompt_tokens))
+        ids_json = json.dumps(ids[:wanted], separators=(",", ":"))
+        prompts.append(Prompt(ids_json=ids_json, tokens=wanted, output_tokens=workload.output_tokens.high))
     return tuple(prompts)
 
 

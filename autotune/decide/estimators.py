@@ -10,8 +10,8 @@ All of them count what *happened* in the window `[begin, end)` of a running clos
 - `req_s`, `done`: requests whose last token arrived in it.
 - `ttft_s`: from sending to the first output, for the requests whose first output arrived in it.
 - `tpot_s`: (last chunk - first chunk) / (output tokens - 1), and `e2e_s`: from sending to the last token,
-  both for the requests whose last token arrived in it. Those asked for fewer tokens than the longest ones
-  (the de-phased start) are left out of `e2e_s`.
+  both for the requests whose last token arrived in it. Shortened ones (the de-phased start) are left out of
+  `e2e_s`.
 
 A latency belongs to the moment it is complete, not to the moment its request was sent: in a steady closed
 loop both choices have the same distribution, but the second loses the slow ones (not over at the end of the
@@ -42,7 +42,6 @@ def estimate(requests: Iterable[RequestRecord], window: tuple[float, float], str
     errors = Counter(str(r.error) for r in everything if r.state is RequestState.FAILED)
     started = [r for r in good if begin <= r.chunk_s[0] < end]
     done = [r for r in good if r.state is RequestState.DONE and begin <= r.chunk_s[-1] < end]
-    longest = max((r.wanted_output_tokens for r in everything), default=0)
     return Point(
         streams=streams,
         window_s=end - begin,
@@ -51,7 +50,7 @@ def estimate(requests: Iterable[RequestRecord], window: tuple[float, float], str
         req_s=len(done) / (end - begin),
         ttft_s=quantiles([r.chunk_s[0] - r.sent_s for r in started]),
         tpot_s=quantiles([t for r in done if (t := _tpot_s(r)) is not None]),
-        e2e_s=quantiles([r.chunk_s[-1] - r.sent_s for r in done if r.wanted_output_tokens == longest]),
+        e2e_s=quantiles([r.chunk_s[-1] - r.sent_s for r in done if not r.shortened]),
         done=len(done),
         failed=errors.total(),
         errors=dict(sorted(errors.items())),

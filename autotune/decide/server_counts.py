@@ -1,11 +1,10 @@
 """What a server counted between two looks at its metrics, held against what the client saw."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from autotune.decide.estimators import tokens_per_chunk
 from autotune.domain.effective import ServerMetrics
-from autotune.domain.measurement import RequestRecord, RequestState, ServerCounts
+from autotune.domain.measurement import Flag, FlagKind, RequestRecord, RequestState, ServerCounts
 
 MAX_TOKEN_DIFFERENCE = 0.02
 """Share by which client and server may differ in the tokens they count before a point is flagged."""
@@ -21,8 +20,11 @@ def server_counts(
     after: ServerMetrics | None,
     counters: Mapping[str, tuple[str, ...]],
     requests: Sequence[RequestRecord],
-) -> ServerCounts | None:
-    """The differences of `counters`; None without metrics, or when the counters began anew in between."""
+) -> tuple[ServerCounts, tuple[Flag, ...]] | None:
+    """The differences of `counters`, and what does not fit together.
+
+    None without metrics, or when the counters began anew in between.
+    """
     if before is None or after is None:
         return None
 
@@ -41,7 +43,7 @@ def server_counts(
     )
     if any(count < 0 for name in counters if (count := getattr(counts, name)) is not None):
         return None
-    return replace(counts, flags=_flags(counts, requests))
+    return counts, _flags(counts, requests)
 
 
 def _difference(
@@ -53,18 +55,18 @@ def _difference(
     return None
 
 
-def _flags(counts: ServerCounts, requests: Sequence[RequestRecord]) -> tuple[str, ...]:
-    flags = []
+def _flags(counts: ServerCounts, requests: Sequence[RequestRecord]) -> tuple[Flag, ...]:
+    flags: list[Flag] = []
     served = counts.generation_tokens
     if served is not None:
         seen, unsure = _seen_tokens(requests)
         if abs(served - seen) > MAX_TOKEN_DIFFERENCE * max(served, seen) + unsure:
-            flags.append(f"the server counted {served:,} output tokens, the client {seen:,.0f}")
+            text = f"the server counted {served:,} output tokens, the client {seen:,.0f}"
+            flags.append(Flag(kind=FlagKind.MISCOUNTED, text=text))
     rate = counts.prefix_hit_rate
     if rate is not None and rate > MAX_PREFIX_HIT_RATE:
-        flags.append(
-            f"{100 * rate:.0f} % of the prompt tokens came from the prefix cache, with no two prompts alike"
-        )
+        text = f"{100 * rate:.0f} % of the prompt tokens came from the prefix cache; no two prompts are alike"
+        flags.append(Flag(kind=FlagKind.PREFIX_HITS, text=text))
     return tuple(flags)
 
 

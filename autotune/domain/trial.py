@@ -21,15 +21,23 @@ class Origin(StrEnum):
     """The same settings once more, after a fault that was not, or perhaps not, theirs."""
     ISOLATION = "isolation"
     """A failed configuration with one setting taken back, to find out which settings conflict."""
+    CONTROL = "control"
+    """The baseline once more, in the course of the search: shows how much this machine varies by itself."""
+    FINAL = "final"
+    """A finalist, or the baseline beside it, in a block of the finals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What to try next, and why; `rejected` configurations were drawn before it that a lesson forbids."""
+    """What to try next, and why; `rejected` configurations were drawn before it that a lesson forbids.
+
+    `block` numbers the blocks of the finals from 0; None outside them.
+    """
 
     configuration: Configuration
     origin: Origin
     rejected: int = 0
+    block: int | None = None
 
 
 class Step(StrEnum):
@@ -95,6 +103,8 @@ class TrialRecord:
     outcome: Outcome | None = None
     effective: Effective | None = None
     """What vLLM made of the settings; None until it was read back."""
+    block: int | None = None
+    """The block of the finals it belongs to."""
 
     @property
     def points(self) -> tuple[Point, ...]:

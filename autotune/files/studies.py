@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from autotune.domain.objective import Objective, default_objectives
 from autotune.domain.study import Limits
-from autotune.domain.workload import Workload
+from autotune.domain.workload import Lengths, Workload
 from autotune.errors import UserError
 from autotune.files.shipped import STUDIES, find, shown
 from autotune.files.toml import Table, read_toml
@@ -64,8 +64,8 @@ def _workload(table: Table) -> Workload:
         raise table.error("streams", f"must be rising whole numbers from 1, but is {streams}")
     try:
         return Workload(
-            prompt_tokens=_or(table.whole("prompt_tokens"), default.prompt_tokens),
-            output_tokens=_or(table.whole("output_tokens"), default.output_tokens),
+            prompt_tokens=_lengths(table, "prompt_tokens", default.prompt_tokens),
+            output_tokens=_lengths(table, "output_tokens", default.output_tokens),
             streams=counts,
             prompts=_or(table.whole("prompts"), default.prompts),
             seed=_or(table.whole("seed"), default.seed),
@@ -74,6 +74,11 @@ def _workload(table: Table) -> Workload:
         )
     except ValueError as error:
         raise table.error(None, str(error)) from None
+
+
+def _lengths(table: Table, key: str, default: Lengths) -> Lengths:
+    tokens = table.whole(key)
+    return default if tokens is None else Lengths.fixed(tokens)
 
 
 def _objectives(file: Table, workload: Workload) -> tuple[Objective, ...]:

@@ -126,7 +126,7 @@ def _counted(record: TrialRecord) -> Iterator[tuple[str, str]]:
     if preempted := _by_streams(record.points, lambda c: f"{c.preemptions:,}" if c.preemptions else None):
         yield "Preemptions", preempted
     for point in record.points:
-        for flag in point.server.flags if point.server else ():
+        for flag in point.flags:
             yield "Check", f"at {_streams(point.streams)} {flag}"
 
 

@@ -108,4 +108,7 @@ def _ratio(baseline: Point | None, winner: Point | None) -> str:
 
 
 def _quantiles_ms(sample: Quantiles | None) -> str:
-    return "-" if sample is None else f"{sample.p50 * 1000:,.0f}/{sample.p95 * 1000:,.0f}"
+    if sample is None:
+        return "-"
+    high = "-" if sample.p95 is None else f"{sample.p95 * 1000:,.0f}"
+    return f"{sample.p50 * 1000:,.0f}/{high}"

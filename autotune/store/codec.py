@@ -17,10 +17,8 @@ from autotune.domain.machine import Environment
 from autotune.domain.measurement import (
     MeasuredPoint,
     Point,
-    Quantiles,
     RequestRecord,
     RequestState,
-    ServerCounts,
 )
 from autotune.domain.server import ServerMark
 from autotune.domain.space import Configuration
@@ -38,6 +36,11 @@ from autotune.domain.trial import (
 T = TypeVar("T")
 
 RUNNING = "running"
+
+_POINT_JSON = (
+    "ttft_s", "tpot_s", "e2e_s", "chunk_gap_s", "slo", "errors", "server", "client", "flags", "discarded",
+)  # fmt: skip
+"""The fields of a point that are kept as JSON."""
 
 
 def to_json(value: object) -> object:
@@ -86,6 +89,7 @@ def trial_record(row: RowMapping, points: tuple[Point, ...]) -> TrialRecord:
         log_path=row["log_path"],
         outcome=_outcome(row, points),
         effective=None if row["effective"] is None else from_json(row["effective"], Effective),
+        block=row["block"],
     )
 
 
@@ -110,7 +114,7 @@ def point_columns(number: int, measured: MeasuredPoint) -> Mapping[str, object]:
     """The row of `autotune_point` for a point of trial `number`."""
     columns = {f.name: getattr(measured.point, f.name) for f in fields(Point)}
     del columns["window_s"]
-    for name in ("ttft_s", "tpot_s", "e2e_s", "errors", "server"):
+    for name in _POINT_JSON:
         columns[name] = to_json(columns[name])
     begin_s, end_s = measured.window
     return {**columns, "trial_number": number, "window_begin_s": begin_s, "window_end_s": end_s}
@@ -118,24 +122,8 @@ def point_columns(number: int, measured: MeasuredPoint) -> Mapping[str, object]:
 
 def point_of(row: RowMapping) -> Point:
     """The point that a row of `autotune_point` describes."""
-    quantiles = {
-        name: None if row[name] is None else from_json(row[name], Quantiles)
-        for name in ("ttft_s", "tpot_s", "e2e_s")
-    }
-    return Point(
-        streams=row["streams"],
-        window_s=row["window_end_s"] - row["window_begin_s"],
-        out_tok_s=row["out_tok_s"],
-        prompt_tok_s=row["prompt_tok_s"],
-        req_s=row["req_s"],
-        done=row["done"],
-        failed=row["failed"],
-        errors=row["errors"],
-        ttft_s=quantiles["ttft_s"],
-        tpot_s=quantiles["tpot_s"],
-        e2e_s=quantiles["e2e_s"],
-        server=None if row["server"] is None else from_json(row["server"], ServerCounts),
-    )
+    columns = {f.name: row[f.name] for f in fields(Point) if f.name != "window_s"}
+    return from_json({**columns, "window_s": row["window_end_s"] - row["window_begin_s"]}, Point)
 
 
 def request_columns(point_id: int, request: RequestRecord) -> Mapping[str, object]:

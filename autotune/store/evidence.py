@@ -121,6 +121,7 @@ class EvidenceStore:
                     log_path=record.log_path,
                     mark=None if mark is None else codec.to_json(mark),
                     state=codec.RUNNING,
+                    block=record.block,
                 )
             )
 

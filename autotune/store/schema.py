@@ -79,6 +79,7 @@ trial = Table(
     Column("failure", JSON),
     Column("interruption", String),
     Column("effective", JSON),
+    Column("block", Integer),
 )
 
 point = Table(
@@ -97,9 +98,15 @@ point = Table(
     Column("ttft_s", JSON),
     Column("tpot_s", JSON),
     Column("e2e_s", JSON),
+    Column("chunk_gap_s", JSON),
+    Column("goodput_req_s", Float),
+    Column("slo", JSON),
     Column("errors", JSON, nullable=False),
-    # What the server itself counted.
+    # What the server itself counted, and what the client needed.
     Column("server", JSON),
+    Column("client", JSON),
+    Column("flags", JSON, nullable=False),
+    Column("discarded", JSON, nullable=False),
 )
 
 request = Table(
@@ -117,6 +124,7 @@ request = Table(
     Column("prompt_tokens", Integer),
     Column("output_tokens", Integer),
     Column("error", String),
+    Column("shortened", Boolean, nullable=False, default=False),
     # Gaps before each chunk, the first counted from sent_s: unsigned 32-bit little-endian microseconds.
     Column("gaps_us", LargeBinary, nullable=False),
 )

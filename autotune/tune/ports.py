@@ -11,7 +11,7 @@ from autotune.domain.failure import Evidence, Failure
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.launch import ServerArgs
 from autotune.domain.lesson import Lesson
-from autotune.domain.measurement import MeasuredPoint, Point, RequestRecord, ServerCounts
+from autotune.domain.measurement import Flag, MeasuredPoint, Point, RequestRecord, ServerCounts
 from autotune.domain.server import LaunchPlan, Readiness, ServerMark
 from autotune.domain.space import Configuration
 from autotune.domain.trial import Origin, Outcome, Proposal, Step, TrialRecord
@@ -160,8 +160,8 @@ class ReadBack(Protocol):
 
     def counts(
         self, before: ServerMetrics | None, after: ServerMetrics | None, requests: Sequence[RequestRecord]
-    ) -> ServerCounts | None:
-        """What it counted between two looks; None when one of them saw nothing."""
+    ) -> tuple[ServerCounts, tuple[Flag, ...]] | None:
+        """What it counted between two looks, and what does not fit; None when one of them saw nothing."""
 
     def effective(self, observed: Observed) -> Effective:
         """Facts, and the settings that are not what was asked for."""

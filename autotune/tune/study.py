@@ -5,7 +5,7 @@ Optuna what the evidence says.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -17,7 +17,7 @@ from autotune.domain.launch import server_args
 from autotune.domain.server import LaunchPlan
 from autotune.domain.space import Configuration
 from autotune.domain.study import StudySpec
-from autotune.domain.trial import Failed, Interrupted, Interruption, Origin, Outcome, TrialRecord
+from autotune.domain.trial import Failed, Interrupted, Interruption, Origin, Outcome, Proposal, TrialRecord
 from autotune.errors import EnvironmentFault
 from autotune.tune.course import Course
 from autotune.tune.ports import Launcher, Memory, Observer, Search, TrialStore
@@ -81,7 +81,7 @@ class StudyLoop:
             proposal = self.course.next(records, lessons, self.interrupt.left_s)
             if proposal is None:
                 return StudyEnd(ending=Ending.EXHAUSTED)
-            self._trial(proposal.configuration, proposal.origin)
+            self._trial(proposal)
 
     def reconcile(self) -> None:
         """End what a killed run left running, and tell Optuna of every trial it has not heard the end of."""
@@ -100,8 +100,9 @@ class StudyLoop:
             outcome = outcomes.get(number) or Interrupted(reason=Interruption.KILLED)
             self.search.tell(number, told(outcome, self.spec.objectives))
 
-    def _trial(self, configuration: Configuration, origin: Origin) -> None:
+    def _trial(self, proposal: Proposal) -> None:
         """Run one configuration and keep all of it."""
+        configuration, origin = proposal.configuration, proposal.origin
         number = self.search.begin(configuration, origin)
         self.observer.trial_started(number, origin, configuration)
         args = server_args(self.spec.space, configuration)
@@ -111,7 +112,8 @@ class StudyLoop:
             self._keep_unlaunched(number, configuration, origin, _not_startable(error))
             self.search.tell(number, told(_not_startable(error), self.spec.objectives))
             raise
-        self.store.begin(self._record(number, configuration, origin, plan), plan.mark)
+        record = replace(self._record(number, configuration, origin, plan), block=proposal.block)
+        self.store.begin(record, plan.mark)
         try:
             result = self.runner.run(number, plan)
         except EnvironmentFault as error:

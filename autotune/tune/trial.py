@@ -132,8 +132,9 @@ class TrialRunner:
             if error := _what_failed(point, server):
                 failure = self._diagnose(server, ready=True, served=True, client_error=error)
                 return Failed(failure=failure, points=tuple(points))
-            counts = self.read_back.counts(before, self.read_back.look(url), measured.requests)
-            point = replace(point, server=counts)
+            counted = self.read_back.counts(before, self.read_back.look(url), measured.requests)
+            if counted is not None:
+                point = replace(point, server=counted[0], flags=(*point.flags, *counted[1]))
             self.store.add_point(number, replace(measured, point=point))
             self.observer.point_measured(number, point)
             points.append(point)

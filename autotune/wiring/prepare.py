@@ -9,7 +9,7 @@ from autotune.domain.machine import Environment, Model
 from autotune.domain.objective import Objective, default_objectives
 from autotune.domain.space import SearchSpace
 from autotune.domain.study import Limits, StudySpec
-from autotune.domain.workload import Workload
+from autotune.domain.workload import Lengths, Workload
 from autotune.errors import UserError
 from autotune.files.space_document import read_document
 from autotune.files.spaces import load_space
@@ -143,11 +143,15 @@ def _workload(request: RunRequest, base: Workload) -> Workload:
         return replace(
             base,
             streams=request.streams or base.streams,
-            prompt_tokens=base.prompt_tokens if request.prompt_tokens is None else request.prompt_tokens,
-            output_tokens=base.output_tokens if request.output_tokens is None else request.output_tokens,
+            prompt_tokens=_or_fixed(request.prompt_tokens, base.prompt_tokens),
+            output_tokens=_or_fixed(request.output_tokens, base.output_tokens),
         )
     except ValueError as error:
         raise UserError(f"workload: {error}") from None
+
+
+def _or_fixed(tokens: int | None, base: Lengths) -> Lengths:
+    return base if tokens is None else Lengths.fixed(tokens)
 
 
 def _objectives(

@@ -11,7 +11,7 @@ from autotune.decide.failures.rulebook import Rules
 from autotune.decide.server_counts import server_counts
 from autotune.domain.effective import Effective, Observed, ServerMetrics
 from autotune.domain.machine import Environment
-from autotune.domain.measurement import RequestRecord, ServerCounts
+from autotune.domain.measurement import Flag, RequestRecord, ServerCounts
 from autotune.files.effective import VLLM_EFFECTIVE, read_effective
 from autotune.files.rules import VLLM_RULES, read_rules
 from autotune.tune.ports import Diagnose, ReadBack
@@ -31,8 +31,8 @@ class ServerReadBack:
 
     def counts(
         self, before: ServerMetrics | None, after: ServerMetrics | None, requests: Sequence[RequestRecord]
-    ) -> ServerCounts | None:
-        """What it counted between two looks; None when one of them saw nothing."""
+    ) -> tuple[ServerCounts, tuple[Flag, ...]] | None:
+        """What it counted between two looks, and what does not fit; None when one of them saw nothing."""
         return server_counts(before, after, self.book.counters, requests)
 
     def effective(self, observed: Observed) -> Effective:

@@ -10,7 +10,7 @@ from sse_server import SseServer
 
 from autotune.bench.client import Prompt, open_session
 from autotune.bench.prompts import NoPrompts, passages, prompt_text, tokenize_prompts
-from autotune.domain.workload import Workload
+from autotune.domain.workload import Lengths, Workload
 
 
 def prompts_of(server: SseServer, workload: Workload) -> tuple[Prompt, ...] | NoPrompts:
@@ -45,7 +45,7 @@ def test_no_passage_is_repeated_before_all_were_used() -> None:
 
 @pytest.mark.parametrize("length", [5, 300, 9000])
 def test_exact_length_and_all_different(sse_server: SseServer, length: int) -> None:
-    prompts = prompts_of(sse_server, Workload(prompt_tokens=length, prompts=20))
+    prompts = prompts_of(sse_server, Workload(prompt_tokens=Lengths.fixed(length), prompts=20))
     assert not isinstance(prompts, NoPrompts)
     assert {len(json.loads(p.ids_json)) for p in prompts} == {length}
     assert {p.tokens for p in prompts} == {length}
@@ -55,21 +55,21 @@ def test_exact_length_and_all_different(sse_server: SseServer, length: int) -> N
 @pytest.mark.parametrize("words_per_token", [3, 7])
 def test_a_tokenizer_of_long_tokens_gets_more_text(sse_server: SseServer, words_per_token: int) -> None:
     sse_server.words_per_token = words_per_token
-    prompts = prompts_of(sse_server, Workload(prompt_tokens=300, prompts=2))
+    prompts = prompts_of(sse_server, Workload(prompt_tokens=Lengths.fixed(300), prompts=2))
     assert not isinstance(prompts, NoPrompts)
     assert {len(json.loads(p.ids_json)) for p in prompts} == {300}
 
 
 def test_a_tokenizer_that_gives_nothing_is_named(sse_server: SseServer) -> None:
     sse_server.words_per_token = 10**9
-    prompts = prompts_of(sse_server, Workload(prompt_tokens=300))
+    prompts = prompts_of(sse_server, Workload(prompt_tokens=Lengths.fixed(300)))
     assert prompts == NoPrompts("POST /tokenize gave no more tokens for twice the text")
 
 
 def test_the_same_for_the_same_seed_only(sse_server: SseServer) -> None:
-    first = prompts_of(sse_server, Workload(prompt_tokens=50, prompts=8, seed=1))
-    assert prompts_of(sse_server, Workload(prompt_tokens=50, prompts=8, seed=1)) == first
-    assert prompts_of(sse_server, Workload(prompt_tokens=50, prompts=8, seed=2)) != first
+    first = prompts_of(sse_server, Workload(prompt_tokens=Lengths.fixed(50), prompts=8, seed=1))
+    assert prompts_of(sse_server, Workload(prompt_tokens=Lengths.fixed(50), prompts=8, seed=1)) == first
+    assert prompts_of(sse_server, Workload(prompt_tokens=Lengths.fixed(50), prompts=8, seed=2)) != first
 
 
 def test_a_server_without_tokenize_is_named(sse_server: SseServer) -> None:

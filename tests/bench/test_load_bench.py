@@ -19,11 +19,16 @@ from autotune.decide.estimators import estimate
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.measurement import MeasuredPoint, RequestRecord, RequestState
 from autotune.domain.trial import Interruption
-from autotune.domain.workload import Workload
+from autotune.domain.workload import Lengths, Workload
 from autotune.tune.ports import Bench
 
 WORKLOAD = Workload(
-    prompt_tokens=12, output_tokens=8, prompts=5, streams=(1, 4), min_window_s=0.3, max_window_s=2.0
+    prompt_tokens=Lengths.fixed(12),
+    output_tokens=Lengths.fixed(8),
+    prompts=5,
+    streams=(1, 4),
+    min_window_s=0.3,
+    max_window_s=2.0,
 )
 LONG = replace(WORKLOAD, min_window_s=60.0, max_window_s=60.0)
 """A window that a test waits for only when the point does not end early, as it should."""
@@ -161,7 +166,9 @@ def test_the_window_holds_what_the_server_sent_in_it(sse_server: SseServer, no_i
 
 
 def test_the_streams_begin_out_of_step(sse_server: SseServer, no_interrupt: Interrupt) -> None:
-    workload = Workload(prompt_tokens=4, output_tokens=100, min_window_s=0.1, max_window_s=0.1)
+    workload = Workload(
+        prompt_tokens=Lengths.fixed(4), output_tokens=Lengths.fixed(100), min_window_s=0.1, max_window_s=0.1
+    )
     sse_server.answer = lambda number: Script(tokens_per_chunk=100)
     measured = LoadBench("m", workload).measure(sse_server.url, 16, None, no_interrupt)
     assert measured is not None

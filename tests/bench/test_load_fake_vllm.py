@@ -16,10 +16,15 @@ import pytest
 from autotune.bench.load import LoadBench
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.measurement import RequestState
-from autotune.domain.workload import Workload
+from autotune.domain.workload import Lengths, Workload
 
 WORKLOAD = Workload(
-    prompt_tokens=64, output_tokens=12, prompts=4, streams=(1, 4), min_window_s=0.3, max_window_s=2.0
+    prompt_tokens=Lengths.fixed(64),
+    output_tokens=Lengths.fixed(12),
+    prompts=4,
+    streams=(1, 4),
+    min_window_s=0.3,
+    max_window_s=2.0,
 )
 
 
@@ -138,7 +143,13 @@ def test_smoke_with_another_model_name_or_too_short_a_context(
 def test_a_server_that_dies_under_load(
     fake_vllm: tuple[str, ...], no_interrupt: Interrupt, scenario: str
 ) -> None:
-    workload = Workload(prompt_tokens=64, output_tokens=12, prompts=4, min_window_s=60, max_window_s=60)
+    workload = Workload(
+        prompt_tokens=Lengths.fixed(64),
+        output_tokens=Lengths.fixed(12),
+        prompts=4,
+        min_window_s=60,
+        max_window_s=60,
+    )
     with serving(fake_vllm, scenario) as url:
         measured = LoadBench("m", workload).measure(url, 4, None, no_interrupt)
     assert measured is not None

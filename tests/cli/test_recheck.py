@@ -19,7 +19,7 @@ from autotune.domain.failure import FailureKind, Phase
 from autotune.domain.recheck import Verdict
 from autotune.domain.space import IntDomain, Parameter, SearchSpace, Target, TargetKind
 from autotune.domain.trial import Failed, Outcome, Step
-from autotune.domain.workload import Workload
+from autotune.domain.workload import Lengths, Workload
 from autotune.files.space_document import space_document
 from autotune.store.connection import open_engine
 from autotune.store.evidence import EvidenceStore
@@ -37,7 +37,12 @@ SPACE = SearchSpace(
     ),
 )
 WORKLOAD = Workload(
-    prompt_tokens=16, output_tokens=8, streams=(1, 2), prompts=4, min_window_s=0.2, max_window_s=0.4
+    prompt_tokens=Lengths.fixed(16),
+    output_tokens=Lengths.fixed(8),
+    streams=(1, 2),
+    prompts=4,
+    min_window_s=0.2,
+    max_window_s=0.4,
 )
 # How the fake ends that dies at its first request.
 SYNTHETIC = Failed(

@@ -13,9 +13,9 @@ from autotune.decide.space.sampling import sample
 from autotune.domain.launch import server_args
 from autotune.domain.machine import Device, Machine, Model
 from autotune.domain.space import CategoricalDomain, Configuration, IntDomain, SearchSpace
-from autotune.domain.workload import Workload
+from autotune.domain.workload import Lengths, Workload
 
-WORKLOAD = Workload(prompt_tokens=128, output_tokens=32, streams=(1, 2, 4, 8))
+WORKLOAD = Workload(prompt_tokens=Lengths.fixed(128), output_tokens=Lengths.fixed(32), streams=(1, 2, 4, 8))
 
 
 def on_cpu(
@@ -70,8 +70,8 @@ MODELS = [
 WORKLOADS = [
     WORKLOAD,
     Workload(),
-    Workload(streams=(1,), prompt_tokens=1, output_tokens=1),
-    Workload(streams=(1, 1024), prompt_tokens=100_000, output_tokens=28_000),
+    Workload(streams=(1,), prompt_tokens=Lengths.fixed(1), output_tokens=Lengths.fixed(1)),
+    Workload(streams=(1, 1024), prompt_tokens=Lengths.fixed(100_000), output_tokens=Lengths.fixed(28_000)),
 ]
 
 
@@ -130,7 +130,7 @@ def test_a_choice_this_vllm_does_not_take() -> None:
 def test_the_context_covers_the_workload_and_what_was_asked_for(
     workload_tokens: int, asked_for: int, low: int
 ) -> None:
-    workload = Workload(prompt_tokens=workload_tokens - 500, output_tokens=500)
+    workload = Workload(prompt_tokens=Lengths.fixed(workload_tokens - 500), output_tokens=Lengths.fixed(500))
     known = model(max_model_len=40960)
     space = default_space(machine(gpus=1), vllm(Device.CUDA), known, workload, asked_for)
     assert space.parameter("max_model_len").domain == IntDomain(low=low, high=40960, log=True)
@@ -242,8 +242,14 @@ def test_speculation() -> None:
 
 
 def test_ranges_hold_what_the_streams_need() -> None:
-    few = on_gpu(workload=Workload(prompt_tokens=100, output_tokens=28, streams=(1, 2)))
-    many = on_gpu(workload=Workload(prompt_tokens=4000, output_tokens=1000, streams=(1, 300)))
+    few = on_gpu(
+        workload=Workload(prompt_tokens=Lengths.fixed(100), output_tokens=Lengths.fixed(28), streams=(1, 2))
+    )
+    many = on_gpu(
+        workload=Workload(
+            prompt_tokens=Lengths.fixed(4000), output_tokens=Lengths.fixed(1000), streams=(1, 300)
+        )
+    )
     assert few.parameter("max_num_seqs").domain == IntDomain(low=1, high=256, log=True)
     assert few.parameter("max_num_batched_tokens").domain == IntDomain(low=512, high=2048, log=True)
     assert many.parameter("max_num_seqs").domain == IntDomain(low=75, high=600, log=True)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from autotune.domain.study import Limits
-from autotune.domain.workload import Workload
+from autotune.domain.workload import Lengths, Workload
 from autotune.errors import FileError, UserError
 from autotune.files.shipped import STUDIES, shipped_folder
 from autotune.files.spaces import load_space
@@ -50,8 +50,8 @@ memory_floor_bytes = 2147483648
     )
     assert list(map(str, study.objectives)) == ["ttft_p95@4", "out_tok_s@2"]
     assert study.workload == Workload(
-        prompt_tokens=100,
-        output_tokens=20,
+        prompt_tokens=Lengths.fixed(100),
+        output_tokens=Lengths.fixed(20),
         streams=(2, 4),
         prompts=5,
         seed=3,
