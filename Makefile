@@ -8,13 +8,15 @@ PYTHON ?= python3
 BUDGET ?= 10m
 BIN := .venv/bin
 
-.PHONY: help demo test lint venv clean
+.PHONY: help demo test lint docs bench-client venv clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo   tune a tiny model on this machine and write demo/launch.sh (BUDGET=$(BUDGET))'
 	@echo 'make test   lint, then all tests; those with a real vLLM one after the other'
 	@echo 'make lint   style, types, layers, dependencies'
+	@echo 'make bench-client   what a token costs the load generator, beside others (about 5 minutes)'
+	@echo 'make docs   the documentation, as web pages in site/'
 	@echo 'make venv   .venv with autotune, vLLM for CPUs and the development tools'
 	@echo 'make clean  remove all of that'
 
@@ -23,7 +25,8 @@ demo: .venv/.installed demo/model/tiny_model.json
 	$(BIN)/autotune best --db demo/quickstart.db --export demo/launch.sh
 
 test: lint demo/model/tiny_model.json
-	$(BIN)/pytest -m "not e2e" -n 3 --dist worksteal
+	$(BIN)/pytest -m "not e2e and not browser" -n 3 --dist worksteal
+	$(BIN)/pytest -m browser
 	$(BIN)/pytest -m e2e
 
 lint: .venv/.installed-dev
@@ -33,10 +36,18 @@ lint: .venv/.installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 
+# Material tells at each build that a successor is being written.
+docs: .venv/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Quiet, with two cores at least. The first time it installs guidellm into benchmarks/.venv.
+bench-client: .venv/.installed
+	$(BIN)/python benchmarks/client.py
+
 venv: .venv/.installed-dev
 
 clean:
-	rm -rf .venv demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf .venv demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
 	find autotune tests tools -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamps: an environment is made again only when what it is made from has changed.
@@ -45,7 +56,7 @@ clean:
 	touch $@
 
 .venv/.installed-dev: pyproject.toml | .venv/.installed
-	$(BIN)/python -m pip install --group test --group lint
+	$(BIN)/python -m pip install --group test --group lint --group docs
 	touch $@
 
 $(BIN)/python:

@@ -73,7 +73,7 @@ def main() -> None:
         finding = scan(lines, rules)
         took_s = time.monotonic() - begin_s
         named = finding.failure.rule if finding.failure else "no failure"
-        print(f"{name:8} {megabytes / took_s:6.1f} MB/s  {took_s:5.1f} s  {finding.lines} lines  {named}")  # noqa: T201
+        print(f"{name:8} {megabytes / took_s:6.1f} MB/s  {took_s:5.1f} s  {finding.lines} lines  {named}")
 
 
 if __name__ == "__main__":

@@ -48,6 +48,9 @@ WORKLOAD = Workload(
     max_window_s=0.4,
 )
 
+SEARCH_ONLY = Limits(startup_s=20, smoke_s=10, stop_grace_s=1.0, control_every=0, finalists=0)
+"""Short, and nothing is launched but what the search chooses."""
+
 QUIET = Memory(total_bytes=2**34, available_bytes=2**33)
 """Of a machine on which nothing else happens."""
 
@@ -85,7 +88,7 @@ class Bed:
 
     folder: Path
     command: tuple[str, ...]
-    limits: Limits = field(default_factory=lambda: Limits(startup_s=20, smoke_s=10, stop_grace_s=1.0))
+    limits: Limits = SEARCH_ONLY
     watch: Watch = field(default_factory=Watch)
     space: SearchSpace = SPACE
     gpus: Callable[[], GpuUse] = GpuUse
@@ -114,7 +117,7 @@ class Bed:
         rules = read_rules(VLLM_RULES)
         runner = TrialRunner(
             launcher=launcher,
-            bench=LoadBench("tiny", WORKLOAD),
+            bench=LoadBench("tiny", WORKLOAD, counters=read_effective(VLLM_EFFECTIVE).counters),
             store=store,
             diagnose=lambda evidence: classify(evidence, rules),
             read_back=ServerReadBack(

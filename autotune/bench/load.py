@@ -1,38 +1,50 @@
-"""The load bench: smoke request and points, as plain blocking calls around one event loop each."""
+"""The load bench: smoke request, warm-up and points, as plain blocking calls around one event loop each."""
 
-import asyncio
 import gc
-import math
+import os
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import Enum
-from typing import TypeVar
+from dataclasses import replace
+from types import MappingProxyType
 
 import aiohttp
-import uvloop
 
-from autotune.bench.client import Completion, Exchange, Prompt, complete, open_session
-from autotune.bench.point import TICK_S, ClosedLoop
-from autotune.bench.prompts import NoPrompts, tokenize_prompts
-from autotune.bench.requests import stream_requests
-from autotune.decide.estimators import estimate
+from autotune.bench.blocking import Stopped, run_blocking
+from autotune.bench.client import complete, open_session
+from autotune.bench.exchange import Completion, Exchange, Prompt
+from autotune.bench.measured import measured_point
+from autotune.bench.plan import Plan
+from autotune.bench.point import Taken, Watch, point_limit_s
+from autotune.bench.prompts import tokenize_prompts
+from autotune.bench.repeats import Repeats
+from autotune.bench.shards import LostProcess, groups_of
+from autotune.bench.tokenizer import NoPrompts
+from autotune.bench.warm_up import MAX_WARM_UP_S, warm_up
+from autotune.domain.bench import VLLM, Dialect
 from autotune.domain.interrupt import Interrupt
-from autotune.domain.measurement import MeasuredPoint, RequestRecord, RequestState
+from autotune.domain.measurement import Flag, MeasuredPoint, RequestRecord, RequestState
+from autotune.domain.prompt_text import PromptText
 from autotune.domain.workload import Workload
 
-_T = TypeVar("_T")
 _SMOKE_TOKENS = 16
 """Enough for several decoding steps, so that a draft model is asked and its proposals are checked."""
 _IDLE_E2E = 10
+_PROMPTS_S = 300.0
+"""For the tokenizing of the prompts, which comes before the first point unless a smoke request came."""
 
 
 class LoadBench:
     """Puts `workload` on servers of `model`. The prompts are made once, with the first server that can.
 
-    `clock` is monotonic seconds. A request has failed when the server sends nothing for `idle_s` seconds, or
-    for ten times as long as a whole request should take where that is more.
+    `texts` are the user's own prompts, which `autotune.files.prompt_lines.source_texts` reads for a workload
+    with a source; `note` is told once how many of them are left out. `dialect` is how the servers are spoken
+    to, with the header `authorization`. `counters` are the names of their metrics by field of `ServerCounts`.
+    `wanted_requests` are to finish in the window of a point, by its stream count, where time allows.
+    `clock` is monotonic seconds; `processes` send the load, by default as many as turn out to be needed, and
+    their clock is `time.perf_counter`. A request has failed when the server sends nothing for `idle_s`
+    seconds, or for ten times as long as a whole request should take where that is more.
     """
 
     def __init__(
@@ -40,39 +52,105 @@ class LoadBench:
         model: str,
         workload: Workload,
         *,
+        texts: Sequence[PromptText] = (),
+        note: Callable[[str], None] = lambda _text: None,
+        dialect: Dialect = VLLM,
+        authorization: str | None = None,
+        counters: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+        wanted_requests: Mapping[int, int] = MappingProxyType({}),
+        processes: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
         idle_s: float = 60.0,
     ) -> None:
         self._model = model
         self._workload = workload
+        self._texts = texts
+        self._note = note
+        self._dialect = dialect
+        self._authorization = authorization
+        self._counters = counters
+        self._wanted_requests = wanted_requests
         self._clock = clock
         self._idle_s = idle_s
+        self._repeats = Repeats(processes, _cpus())
         self._prompts: tuple[Prompt, ...] | None = None
 
     def smoke(self, url: str, timeout_s: float, interrupt: Interrupt) -> str | None:
         """Ask for one real completion; None when it came back whole, else what was wrong with it."""
-        answer = _run(self._smoke(url), interrupt, timeout_s)
+        answer = run_blocking(self._smoke(url), interrupt, timeout_s)
         match answer:
-            case _Stopped.INTERRUPTED:
+            case Stopped.INTERRUPTED:
                 return "interrupted before the first completion had come back"
-            case _Stopped.TIMED_OUT:
+            case Stopped.TIMED_OUT:
                 return f"no completion came back within {timeout_s:g} s"
         return answer
+
+    def warm_up(self, url: str, interrupt: Interrupt) -> str | None:
+        """Put every stream count of the workload on the server, shortly, until it no longer gets faster.
+
+        What was wrong when requests fail, else None; also None when interrupted.
+        """
+        limit_s = MAX_WARM_UP_S + _PROMPTS_S
+        match run_blocking(self._warm_up(url), interrupt, limit_s):
+            case Stopped.INTERRUPTED:
+                return None
+            case Stopped.TIMED_OUT:
+                return f"the requests before the first point were not answered within {limit_s:g} s"
+            case answer:
+                return answer
 
     def measure(
         self, url: str, streams: int, expected_e2e_s: float | None, interrupt: Interrupt
     ) -> MeasuredPoint | None:
-        """Measure one point; None when interrupted.
+        """Measure one point, again where it was spoilt; None when interrupted.
 
-        Failed requests are in it with their reasons. It ends early when every stream only fails, and when the
-        warm-up takes far longer than requests do; then the window is all the time that passed.
+        The last measurement counts, whatever its flags are; why earlier ones do not is in `discarded`. Failed
+        requests are in it with their reasons. It is broken off when every stream only fails, when the warm-up
+        takes far longer than requests do, and at a limit of its own whatever the server does.
         """
-        with _short_collections():
-            outcome = _run(self._measure(url, streams, expected_e2e_s), interrupt, math.inf)
-        return outcome if isinstance(outcome, MeasuredPoint) else None
+        discarded: list[Flag] = []
+        while True:
+            with _short_collections():
+                taken = self._take(url, streams, expected_e2e_s, interrupt)
+            if taken is None:
+                return None
+            measured = measured_point(taken, self._workload, streams, self._counters)
+            discarded += measured.point.discarded
+            again = self._repeats.reason(measured, discarded)
+            if again is None:
+                return replace(measured, point=replace(measured.point, discarded=tuple(discarded)))
+            discarded.append(again)
+
+    def _take(
+        self, url: str, streams: int, expected_e2e_s: float | None, interrupt: Interrupt
+    ) -> Taken | None:
+        plan = self._plan(url, streams, expected_e2e_s)
+        limit_s = _PROMPTS_S + point_limit_s(plan, expected_e2e_s)
+        match run_blocking(self._measure(plan, expected_e2e_s), interrupt, limit_s):
+            case Stopped.INTERRUPTED:
+                return None
+            case Stopped.TIMED_OUT:
+                return self._nothing(plan, f"the point was not over after {limit_s:.0f} s")
+            case taken:
+                return taken
+
+    def _plan(self, url: str, streams: int, expected_e2e_s: float | None) -> Plan:
+        """Of a point that begins now; the prompts are still missing."""
+        return Plan(
+            url=url,
+            model=self._model,
+            prompts=(),
+            workload=self._workload,
+            streams=streams,
+            salt=secrets.token_hex(8),
+            idle_s=max(self._idle_s, _IDLE_E2E * (expected_e2e_s or 0.0)),
+            began_s=self._clock(),
+            dialect=self._dialect,
+            authorization=self._authorization,
+        )
 
     async def _smoke(self, url: str) -> str | None:
-        async with open_session(idle_s=None) as session:
+        async with open_session(idle_s=None, authorization=self._authorization) as session:
             prompts = await self._ready_prompts(session, url)
             if isinstance(prompts, NoPrompts):
                 return prompts.why
@@ -81,47 +159,57 @@ class LoadBench:
                 prompt=prompts[0],
                 output_tokens=min(_SMOKE_TOKENS, prompts[0].output_tokens),
                 salt=secrets.token_hex(8),
+                dialect=self._dialect,
             )
             exchange = Exchange(completion=completion, sent_s=self._clock())
             await complete(session, url, exchange, completion.body(), self._clock)
         return exchange.error
 
-    async def _measure(self, url: str, streams: int, expected_e2e_s: float | None) -> MeasuredPoint:
-        started = self._clock()
-        async with open_session(max(self._idle_s, _IDLE_E2E * (expected_e2e_s or 0.0))) as session:
+    async def _warm_up(self, url: str) -> str | None:
+        plan = self._plan(url, 1, None)
+        async with open_session(plan.idle_s, plan.authorization) as session:
             prompts = await self._ready_prompts(session, url)
+        if isinstance(prompts, NoPrompts):
+            return prompts.why
+        return await warm_up(replace(plan, prompts=prompts), self._clock)
+
+    async def _measure(self, plan: Plan, expected_e2e_s: float | None) -> Taken:
+        async with open_session(plan.idle_s, plan.authorization) as session:
+            prompts = await self._ready_prompts(session, plan.url)
             if isinstance(prompts, NoPrompts):
-                window = (0.0, self._clock() - started)
-                records: tuple[RequestRecord, ...] = (self._unsent(prompts.why, window[1]),)
-            else:
-                salt = secrets.token_hex(8)
-                loop = ClosedLoop(
-                    session=session,
-                    url=url,
-                    workload=self._workload,
-                    requests=tuple(
-                        stream_requests(self._model, prompts, self._workload, streams, n, salt)
-                        for n in range(streams)
-                    ),
-                    expected_e2e_s=expected_e2e_s,
-                    clock=self._clock,
-                )
-                window, records = await loop.run()
-        return MeasuredPoint(point=estimate(records, window, streams), window=window, requests=records)
+                return self._nothing(plan, prompts.why)
+            plan = replace(plan, prompts=prompts, began_s=self._clock())
+            processes = self._repeats.processes(plan.streams)
+            try:
+                async with groups_of(plan, processes, session, self._clock) as groups:
+                    watch = Watch(
+                        plan=plan,
+                        groups=groups,
+                        session=session,
+                        expected_e2e_s=expected_e2e_s,
+                        wanted_requests=self._wanted_requests.get(plan.streams, 0),
+                        clock=self._clock,
+                    )
+                    return await watch.run()
+            except LostProcess as error:
+                return self._nothing(plan, str(error))
 
     async def _ready_prompts(
         self, session: aiohttp.ClientSession, url: str
     ) -> tuple[Prompt, ...] | NoPrompts:
         if self._prompts is None:
-            prompts = await tokenize_prompts(session, url, self._model, self._workload)
+            prompts = await tokenize_prompts(
+                session, url, self._model, self._workload, self._texts, self._note, self._dialect
+            )
             if isinstance(prompts, NoPrompts):
                 return prompts
             self._prompts = prompts
         return self._prompts
 
-    def _unsent(self, why: str, ended_s: float) -> RequestRecord:
-        """The record of a request for which there was no prompt."""
-        return RequestRecord(
+    def _nothing(self, plan: Plan, why: str) -> Taken:
+        """A point of which there is nothing but the reason; it stands as the one request that failed."""
+        ended_s = self._clock() - plan.began_s
+        failed = RequestRecord(
             stream=0,
             sequence=0,
             prompt_index=0,
@@ -134,39 +222,12 @@ class LoadBench:
             state=RequestState.FAILED,
             error=why,
         )
+        return Taken(window=(0.0, ended_s), requests=(failed,), broken_off=why)
 
 
-class _Stopped(Enum):
-    """Why work was cancelled before it was done."""
-
-    INTERRUPTED = "interrupted"
-    TIMED_OUT = "timed out"
-
-
-def _run(work: Coroutine[object, object, _T], interrupt: Interrupt, limit_s: float) -> _T | _Stopped:
-    """Do `work` on an event loop of its own, for at most `limit_s` seconds and until `interrupt`."""
-    return uvloop.run(_watched(work, interrupt, limit_s))
-
-
-async def _watched(
-    work: Coroutine[object, object, _T], interrupt: Interrupt, limit_s: float
-) -> _T | _Stopped:
-    loop = asyncio.get_running_loop()
-    end = loop.time() + limit_s
-    task = asyncio.create_task(work)
-    while not task.done():
-        if interrupt.reason is not None:
-            return await _cancel(task, _Stopped.INTERRUPTED)
-        if loop.time() >= end:
-            return await _cancel(task, _Stopped.TIMED_OUT)
-        await asyncio.wait({task}, timeout=TICK_S)
-    return task.result()
-
-
-async def _cancel(task: asyncio.Task[_T], why: _Stopped) -> _T | _Stopped:
-    task.cancel()
-    await asyncio.wait({task})
-    return why if task.cancelled() else task.result()
+def _cpus() -> int:
+    """Those this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

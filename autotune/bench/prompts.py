@@ -1,98 +1,117 @@
-"""The prompts of a workload: real English, the same token ids in every trial.
+"""The prompts of a workload as token ids, the same in every trial: lengths have to be exact.
 
-Text, because speculative decoding and prefix caching do something else on noise; token ids, because the
-length has to be exact. The server's own `/tokenize` makes them, so no tokenizer is needed here.
+Those made from autotune's prose are cut from longer texts: a conversation is one text, and each turn of it
+ends where its own tokens do, so that every prompt begins with the whole of the one before.
 """
 
-import json
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
-from importlib import resources
+from collections.abc import Callable, Sequence
 
 import aiohttp
 
-from autotune.bench.client import Prompt, describe, http_error
-from autotune.domain.workload import Workload
+from autotune.bench.exchange import Prompt
+from autotune.bench.lines import line_prompts
+from autotune.bench.pieces import Pieces
+from autotune.bench.prose import passages, prompt_text
+from autotune.bench.tokenizer import NoPrompts, ServerTokenizer, Tokenizer
+from autotune.domain.bench import VLLM, Dialect
+from autotune.domain.prompt_text import PromptText
+from autotune.domain.workload import Lengths, Workload
+from autotune.errors import HarnessError
 
 _CHARS_PER_TOKEN = 6
 """First guess of the text needed; English takes 3 to 5 characters a token, and too little is doubled."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoPrompts:
-    """Why there are none."""
-
-    why: str
-
-
-def passages() -> tuple[str, ...]:
-    """The passages of the prose that comes with autotune."""
-    text = resources.files("autotune").joinpath("prompts", "prose.txt").read_text(encoding="utf-8")
-    return tuple(text.strip().split("\n\n"))
-
-
-def prompt_text(prose: tuple[str, ...], seed: int, index: int, min_chars: int) -> str:
-    """Text of prompt `index`, at least `min_chars` long; a longer one begins with the shorter one.
-
-    Prompts begin with different passages for as long as there are enough of them, and a prompt repeats none
-    before it has had them all.
-    """
-    chosen: list[str] = []
-    length = 0
-    for passage in _shuffled(prose, seed, index):
-        chosen.append(passage)
-        length += len(passage) + 2
-        if length - 2 >= min_chars:
-            break
-    return "\n\n".join(chosen)
-
-
-def _shuffled(prose: tuple[str, ...], seed: int, index: int) -> Iterator[str]:
-    """All passages in an order that `seed` and `index` decide, again and again."""
-    first = random.Random(f"{seed}").sample(prose, len(prose))[index % len(prose)]  # noqa: S311 - the same prompts in every trial
-    yield first
-    rng = random.Random(f"{seed}-{index}")  # noqa: S311 - the same prompts in every trial
-    yield from rng.sample(rest := [p for p in prose if p != first], len(rest))
-    while True:
-        yield from rng.sample(prose, len(prose))
-
-
 async def tokenize_prompts(
-    session: aiohttp.ClientSession, url: str, model: str, workload: Workload
+    session: aiohttp.ClientSession,
+    url: str,
+    model: str,
+    workload: Workload,
+    texts: Sequence[PromptText] = (),
+    note: Callable[[str], None] = lambda _text: None,
+    dialect: Dialect = VLLM,
 ) -> tuple[Prompt, ...] | NoPrompts:
-    """The workload's prompts, each of exactly `prompt_tokens` ids of the model that `url` serves."""
+    """The workload's prompts: those of `texts`, or where there are none, made ones of exact lengths.
+
+    The `turns` prompts of each conversation follow each other. `note` is told how many texts are left out.
+    """
+    if workload.source is not None and not texts:
+        raise HarnessError(f"the prompts in {workload.source} were not read")
+    tokenizer: Tokenizer = ServerTokenizer(session=session, url=url, model=model)
+    if dialect.chars_per_token is not None:
+        tokenizer = Pieces(dialect.chars_per_token)
+    if texts:
+        return await line_prompts(tokenizer, workload, texts, note)
+    return await _made_prompts(tokenizer, workload)
+
+
+def drawn(lengths: Lengths, count: int, key: str) -> list[int]:
+    """`count` lengths in random order, one from each of as many equal shares of the spread.
+
+    So a few dozen already are spread as asked for, whatever the seed in `key` is.
+    """
+    rng = random.Random(key)  # noqa: S311 - the same in every trial
+    tokens = [lengths.at((share + rng.random()) / count) for share in range(count)]
+    rng.shuffle(tokens)
+    return tokens
+
+
+async def _made_prompts(tokenizer: Tokenizer, workload: Workload) -> tuple[Prompt, ...] | NoPrompts:
+    count = workload.prompts * workload.turns
+    new = drawn(workload.prompt_tokens, count, f"prompts-{workload.seed}")
+    output = drawn(workload.output_tokens, count, f"outputs-{workload.seed}")
+    prefixes = await _prefixes(tokenizer, workload)
+    if isinstance(prefixes, NoPrompts):
+        return prefixes
     prose = passages()
     prompts: list[Prompt] = []
     for index in range(workload.prompts):
-        ids: list[int] = []
-        wanted = workload.prompt_tokens.high
-        min_chars = wanted * _CHARS_PER_TOKEN
-        while len(ids) < wanted:
-            answer = await _tokenize(session, url, model, prompt_text(prose, workload.seed, index, min_chars))
-            if isinstance(answer, NoPrompts):
-                return answer
-            if len(answer) <= len(ids):
-                return NoPrompts("POST /tokenize gave no more tokens for twice the text")
-            ids = answer
-            min_chars *= 2
-        ids_json = json.dumps(ids[:wanted], separators=(",", ":"))
-        prompts.append(Prompt(ids_json=ids_json, tokens=wanted, output_tokens=workload.output_tokens.high))
+        turns = range(index * workload.turns, (index + 1) * workload.turns)
+        prefix = prefixes[index % len(prefixes)]
+        needed = sum(new[turn] for turn in turns) + sum(output[turn] for turn in turns[:-1])
+        own = await _cut(tokenizer, prose, workload.seed, index, needed, begins=not prefix)
+        if isinstance(own, NoPrompts):
+            return own
+        ids, end = prefix + own, len(prefix)
+        for turn in turns:
+            end += new[turn]
+            prompts.append(_prompt(tokenizer, ids[:end], output[turn]))
+            end += output[turn]
     return tuple(prompts)
 
 
-async def _tokenize(session: aiohttp.ClientSession, url: str, model: str, text: str) -> list[int] | NoPrompts:
-    body = json.dumps({"model": model, "prompt": text})
-    try:
-        async with session.post(f"{url}/tokenize", data=body, allow_redirects=False) as response:
-            if response.status != 200:
-                return NoPrompts(f"the prompts need POST /tokenize, which gave {await http_error(response)}")
-            answer: object = json.loads(await response.read())
-    except (aiohttp.ClientError, OSError) as error:
-        return NoPrompts(f"POST /tokenize: {describe(error, session)}")
-    except ValueError:
-        return NoPrompts("POST /tokenize gave an answer that is not JSON")
-    ids = answer.get("tokens") if isinstance(answer, dict) else None
-    if not isinstance(ids, list) or not all(type(i) is int for i in ids):
-        return NoPrompts("POST /tokenize gave an answer without a list of token ids in `tokens`")
-    return ids
+async def _prefixes(tokenizer: Tokenizer, workload: Workload) -> list[list[int]] | NoPrompts:
+    """The beginnings that prompts share; a single empty one where they share none."""
+    if not workload.shared_prefix_tokens:
+        return [[]]
+    prose, length = passages(), workload.shared_prefix_tokens
+    prefixes: list[list[int]] = []
+    for group in range(min(workload.prefix_groups, workload.prompts)):
+        # Counted from the end, so that no prompt goes on with the passage that its prefix began with.
+        ids = await _cut(tokenizer, prose, workload.seed, -1 - group, length, begins=True)
+        if isinstance(ids, NoPrompts):
+            return ids
+        prefixes.append(ids)
+    return prefixes
+
+
+async def _cut(
+    tokenizer: Tokenizer, prose: tuple[str, ...], seed: int, index: int, length: int, *, begins: bool
+) -> list[int] | NoPrompts:
+    """The first `length` ids of text number `index`."""
+    ids: list[int] = []
+    min_chars = length * _CHARS_PER_TOKEN
+    while len(ids) < length:
+        more = await tokenizer.text_ids(prompt_text(prose, seed, index, min_chars), begins=begins)
+        if isinstance(more, NoPrompts):
+            return more
+        if len(more) <= len(ids):
+            return NoPrompts("POST /tokenize gave no more tokens for twice the text")
+        ids = more
+        min_chars *= 2
+    return ids[:length]
+
+
+def _prompt(tokenizer: Tokenizer, ids: list[int], output_tokens: int) -> Prompt:
+    return Prompt(ids_json=tokenizer.prompt_json(ids), tokens=len(ids), output_tokens=output_tokens)

@@ -13,6 +13,11 @@ class SseParser:
         self._data: list[bytes] = []
         self._ended_with_cr = False
 
+    @property
+    def is_between_events(self) -> bool:
+        """Whether nothing of an event has come that is not complete."""
+        return not (self._line or self._data or self._ended_with_cr)
+
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of each event that `chunk` completes; several `data` lines are joined by LF.
 

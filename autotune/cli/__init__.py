@@ -5,12 +5,16 @@ from typing import Annotated
 import typer
 
 from autotune import __version__
+from autotune.cli.bench import bench
 from autotune.cli.best import best
 from autotune.cli.check import check
+from autotune.cli.compare import compare
+from autotune.cli.dashboard import dashboard
 from autotune.cli.doctor import doctor
 from autotune.cli.explain import explain
 from autotune.cli.lessons import lessons
 from autotune.cli.recheck import recheck
+from autotune.cli.report import report
 from autotune.cli.run import run
 from autotune.cli.show import show
 
@@ -23,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Example:  autotune run Qwen/Qwen3-8B --budget 4h   then   autotune best --export launch.sh",
 )
-for command in (run, best, show, lessons, explain, recheck, check, doctor):
+for command in (run, best, show, report, dashboard, compare, bench, lessons, explain, recheck, check, doctor):
     app.command()(command)
 
 

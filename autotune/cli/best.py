@@ -10,7 +10,7 @@ import typer
 from autotune.cli.console import errors_as_sentences, out, print_json
 from autotune.cli.options import AsJson, Database
 from autotune.cli.summary import print_verdict
-from autotune.decide.ranking import baseline, winner
+from autotune.decide.verdict import verdict
 from autotune.domain.objective import Objective
 from autotune.errors import EnvironmentFault, UserError
 from autotune.report.document import best_document
@@ -33,22 +33,23 @@ def best(
     """Show the best configuration beside vLLM's defaults, and write its launch file.
 
     Best is by the geometric mean over the objectives, or by what --prefer says. vLLM's defaults are best
-    unless something is clearly better.
+    unless finals have shown something to be better or, where there were none, something looks clearly so.
 
     Example:  autotune best --export launch.sh
     """
     with errors_as_sentences(), open_store(study_database(db)) as store:
         info, records = store.info(), list(store.records())
         wanted = Objective.parse(prefer) if prefer else None
-        chosen = winner(records, info.objectives, wanted) if info else None
-        if info is None or chosen is None:
+        found = verdict(records, info.objectives, wanted) if info else None
+        if info is None or found is None:
             raise UserError(NOTHING_MEASURED)
         if export is not None:
-            _write(export, launch_script(info, chosen, baseline(records), datetime.now(UTC)))
+            chosen_by = [wanted] if wanted else info.objectives
+            _write(export, launch_script(info, found, datetime.now(UTC), chosen_by))
         if as_json:
-            print_json(msgspec.json.encode(best_document(info, store.budgets_s(), records, chosen)).decode())
+            print_json(msgspec.json.encode(best_document(info, store.budgets_s(), records, found)).decode())
             return
-        print_verdict(info, records, chosen, wanted)
+        print_verdict(info, records, found, wanted)
         if export is not None:
             out.print(f"Start it with:  {export.absolute()}", markup=False, highlight=False, soft_wrap=True)
 

@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 from autotune.decide.space.default_space import MIN_CONTEXT_TOKENS
-from autotune.domain.objective import METRICS
+from autotune.domain.metric import METRICS, metric_names
+from autotune.domain.slo import FORM
+from autotune.domain.workload import Lengths
 from autotune.errors import UserError
 from autotune.server.ports import PortRange
 from autotune.units import parse_duration
@@ -40,9 +42,24 @@ SpaceRef = Annotated[
         "Without it one is derived from the machine and the model."
     ),
 ]
+WorkloadRef = Annotated[
+    str | None,
+    typer.Option(
+        "--workload",
+        help="What is sent: a name (chat, rag, ...; docs/workloads.md), a TOML file, or your own prompts as "
+        "JSON lines (.jsonl).",
+    ),
+]
 Streams = Annotated[str | None, typer.Option(help="Concurrent streams to measure, e.g. 1,2,4,8.")]
-PromptTokens = Annotated[int | None, typer.Option(help="Prompt tokens of a request.")]
-OutputTokens = Annotated[int | None, typer.Option(help="Output tokens of a request.")]
+PromptTokens = Annotated[str | None, typer.Option(help="Prompt tokens of a request: 512, or 256-1024.")]
+OutputTokens = Annotated[str | None, typer.Option(help="Output tokens of a request: 128, or 64-256.")]
+Rate = Annotated[
+    float | None,
+    typer.Option(
+        help="Requests that each stream sends a second, on average and whether or not earlier ones are "
+        "answered. Default: each stream sends its next one when the last is answered."
+    ),
+]
 Context = Annotated[
     int | None,
     typer.Option(
@@ -55,11 +72,27 @@ Objectives = Annotated[
     list[str] | None,
     typer.Option(
         "--objective",
-        help="METRIC@STREAMS to optimise, can be repeated: " + ", ".join(METRICS) + ". "
+        help=f"METRIC@STREAMS to optimise, can be repeated: {metric_names()}. "
         "Default: out_tok_s at the most and at the fewest streams.",
     ),
 ]
+Slos = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--slo",
+        help=f"What a request that is served well keeps to, can be repeated: {FORM}. "
+        f"Counted by {', '.join(name for name, metric in METRICS.items() if metric.needs_slo)}.",
+    ),
+]
 Seed = Annotated[int | None, typer.Option(help="Seed of the search.")]
+NoFinals = Annotated[
+    bool,
+    typer.Option(
+        "--no-finals",
+        help="Search for the whole budget, instead of keeping a third of it to measure the best again beside "
+        "the defaults: nothing found is confirmed then.",
+    ),
+]
 StartupTimeout = Annotated[str | None, typer.Option(help="How long a server may take to start, e.g. 15m.")]
 Ports = Annotated[
     str | None, typer.Option(help="Ports for trial servers, e.g. 8100-8199. Default: any free one.")
@@ -84,6 +117,17 @@ def parse_streams(text: str) -> tuple[int, ...]:
     if not all(word.isdecimal() and int(word) > 0 for word in words):
         raise UserError(f"--streams {text!r}: write rising counts from 1, for example 1,2,4,8")
     return tuple(int(word) for word in words)
+
+
+def parse_lengths(option: str, text: str) -> Lengths:
+    """`512` or `256-1024`. Raises UserError naming the option."""
+    low, dash, high = text.partition("-")
+    if not low.isdecimal() or (dash and not high.isdecimal()):
+        raise UserError(f"{option} {text!r}: write a number of tokens like 512, or a range like 256-1024")
+    try:
+        return Lengths(low=int(low), high=int(high if dash else low))
+    except ValueError as error:
+        raise UserError(f"{option} {text!r}: {error}") from None
 
 
 def parse_ports(text: str) -> PortRange:

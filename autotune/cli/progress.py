@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from autotune.cli.console import err
-from autotune.decide.ranking import baseline, gain, incumbent, values_of
+from autotune.decide.ranking import baseline, gain_between, incumbent
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.measurement import Point
 from autotune.domain.objective import Objective
@@ -26,8 +26,6 @@ _DOING = {
     Step.MEASURE: "measuring",
     Step.STOP: "stopping the server",
 }
-
-_WHY = {Origin.RETRY: " (again)", Origin.ISOLATION: " (to find out what conflicts)"}
 
 
 class RunView:
@@ -57,8 +55,8 @@ class RunView:
     def trial_started(self, number: int, origin: Origin, configuration: Configuration) -> None:
         """Say what is tried."""
         self._doing = f"trial {number}"
-        why = _WHY.get(origin, "")
-        self._print(Text(f"trial {number:>3}  {words.configuration(configuration)}{why}"))
+        what = words.configuration(configuration) + words.purpose(origin)
+        self._print(Text(f"trial {number:>3}  {what}"))
 
     def step_started(self, number: int, step: Step) -> None:
         """Show the step in the live line."""
@@ -103,8 +101,6 @@ class RunView:
         best, base = incumbent(self._records, self._objectives), baseline(self._records)
         if best is None:
             return "nothing measured yet"
-        values = values_of(best, self._objectives)
-        base_values = values_of(base, self._objectives) if base else None
-        if values is None or base_values is None:
-            return f"best: trial {best.number}"
-        return f"best: trial {best.number}, {gain(values, base_values, self._objectives):.2f}x baseline"
+        times = gain_between(self._records, base, best, self._objectives) if base else None
+        looks = "" if times is None else f", looks like {times:.2f}x baseline"
+        return f"best: trial {best.number}{looks}"

@@ -15,7 +15,9 @@ from autotune.cli.summary import print_summary
 from autotune.domain.failure import Blame
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.objective import Objective
+from autotune.domain.slo import parse_slos
 from autotune.domain.trial import Interruption
+from autotune.domain.workload import Lengths
 from autotune.errors import EnvironmentFault, HarnessError, UserError
 from autotune.tune.study import Ending, StudyEnd
 from autotune.units import format_duration
@@ -31,12 +33,16 @@ def run(
     space: options.SpaceRef = None,
     db: options.Database = None,
     vllm: options.VllmPath = None,
+    workload: options.WorkloadRef = None,
     streams: options.Streams = None,
     prompt_tokens: options.PromptTokens = None,
     output_tokens: options.OutputTokens = None,
+    rate: options.Rate = None,
     context: options.Context = None,
     objective: options.Objectives = None,
+    slo: options.Slos = None,
     seed: options.Seed = None,
+    no_finals: options.NoFinals = False,
     startup_timeout: options.StartupTimeout = None,
     ports: options.Ports = None,
 ) -> None:
@@ -57,11 +63,15 @@ def run(
             database=db,
             vllm=vllm,
             streams=options.parse_streams(streams) if streams else None,
-            prompt_tokens=prompt_tokens,
-            output_tokens=output_tokens,
+            workload=workload,
+            prompt_tokens=_lengths("--prompt-tokens", prompt_tokens),
+            output_tokens=_lengths("--output-tokens", output_tokens),
+            rate_per_stream=rate,
             context_tokens=context,
             objectives=tuple(Objective.parse(text) for text in objective or ()),
+            slos=parse_slos(slo or ()),
             seed=seed,
+            no_finals=no_finals,
             startup_s=options.budget_seconds("--startup-timeout", startup_timeout)
             if startup_timeout
             else None,
@@ -76,6 +86,10 @@ def run(
         with open_store(prepared.url) as store:
             print_summary(store, prepared.url)
         _finish(end)
+
+
+def _lengths(option: str, text: str | None) -> Lengths | None:
+    return None if text is None else options.parse_lengths(option, text)
 
 
 def _announce(prepared: PreparedStudy) -> None:
@@ -93,12 +107,15 @@ def _announce(prepared: PreparedStudy) -> None:
 
 
 @contextmanager
-def stop_on_signals(interrupt: Interrupt) -> Iterator[None]:
+def stop_on_signals(
+    interrupt: Interrupt,
+    saying: str = "Stopping: the server is ended first, everything measured is kept ...",
+) -> Iterator[None]:
     """While inside, Ctrl-C, SIGTERM and a closed terminal ask for a clean stop instead of breaking off."""
 
     def ask(_signal: int, _frame: FrameType | None) -> None:
         if interrupt.reason is None:
-            err.print("Stopping: the server is ended first, everything measured is kept ...")
+            err.print(saying)
         interrupt.request(Interruption.USER)
 
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -1,5 +1,6 @@
-"""`autotune show`: all trials, or one of them on one screen."""
+"""`autotune show`: all trials, or one of them on one screen; points and requests as tables, CSV or JSON."""
 
+import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -13,12 +14,15 @@ from autotune.decide.ranking import front
 from autotune.domain.launch import shell_words
 from autotune.domain.lesson import Lesson
 from autotune.domain.study import StudyInfo
-from autotune.domain.trial import TrialRecord
+from autotune.domain.trial import Measured, TrialRecord
 from autotune.errors import UserError
 from autotune.report import tables, words
-from autotune.report.document import study_document, trial_document
+from autotune.report.document import point_document, study_document, trial_document
 from autotune.report.effective import EffectiveBlock
 from autotune.report.failure import FailureBlock
+from autotune.report.points import points_block, requests_table
+from autotune.report.spreadsheet import csv_text, point_rows, request_rows, requests_document
+from autotune.store.evidence import EvidenceStore
 from autotune.units import format_duration
 from autotune.wiring.open import open_store, study_database
 
@@ -26,33 +30,80 @@ from autotune.wiring.open import open_store, study_database
 def show(
     trial: Annotated[int | None, typer.Argument(help="A trial's number. Without it: all trials.")] = None,
     db: Database = None,
+    points: Annotated[
+        bool, typer.Option("--points", help="All that was measured at each stream count.")
+    ] = False,
+    requests: Annotated[
+        bool, typer.Option("--requests", help="Every request of the trial, with --json all its gaps.")
+    ] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print the points, or with --requests those, as CSV.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show all trials of a study, or one trial: what ran, what happened, why, and what to change.
 
-    Example:  autotune show      autotune show 17      autotune show --json
+    Example:  autotune show      autotune show 17      autotune show 17 --points      autotune show --csv
     """
     with errors_as_sentences(), open_store(study_database(db)) as store:
-        info, records, budgets_s = store.info(), store.records(), store.budgets_s()
+        if as_csv and as_json:
+            raise UserError("--csv and --json are two forms of the same: choose one")
+        if points and requests:
+            raise UserError("--points and --requests are two questions: choose one")
+        if requests and trial is None:
+            raise UserError("--requests shows those of one trial: name its number")
+        info, records = store.info(), store.records()
         if info is None:
             raise UserError("this file has no study in it yet")
-        if trial is None:
-            if as_json:
-                print_json(msgspec.json.encode(study_document(info, budgets_s, records)).decode())
-            else:
-                _show_all(info, records)
-            return
-        record = next((r for r in records if r.number == trial), None)
-        if record is None:
-            raise UserError(f"there is no trial {trial}; the study has {len(records)}, numbered from 0")
-        if as_json:
-            print_json(msgspec.json.encode(trial_document(record, info.objectives)).decode())
+        chosen = records if trial is None else [_find(records, trial)]
+        if requests:
+            _show_requests(store, chosen[0].number, as_csv=as_csv, as_json=as_json)
+        elif points or as_csv:
+            _show_points(info, chosen, as_csv=as_csv, as_json=as_json)
+        elif trial is None:
+            _show_all(store, info, records, as_json=as_json)
         else:
-            taught = [n for n in store.lessons.all() if (n.study, n.trial) == (info.name, record.number)]
-            _show_one(info, record, taught)
+            _show_one(store, info, chosen[0], as_json=as_json)
 
 
-def _show_all(info: StudyInfo, records: Sequence[TrialRecord]) -> None:
+def _find(records: Sequence[TrialRecord], number: int) -> TrialRecord:
+    record = next((r for r in records if r.number == number), None)
+    if record is None:
+        raise UserError(f"there is no trial {number}; the study has {len(records)}, numbered from 0")
+    return record
+
+
+def _show_points(info: StudyInfo, records: Sequence[TrialRecord], *, as_csv: bool, as_json: bool) -> None:
+    if as_csv:
+        sys.stdout.write(csv_text(point_rows(records)))
+        return
+    if as_json:
+        found = [{"trial": r.number, **point_document(point)} for r in records for point in r.points]
+        _json({"points": found})
+        return
+    for record in records:
+        # Of all trials those that were measured; of one that was asked for, whatever there is.
+        if len(records) == 1 or isinstance(record.outcome, Measured):
+            _line(f"Trial {record.number} ({record.origin}): {words.configuration(record.configuration)}")
+            out.print(points_block(record.points, info.workload.slos) if record.points else "  no point")
+
+
+def _show_requests(store: EvidenceStore, number: int, *, as_csv: bool, as_json: bool) -> None:
+    measured = store.measured_points(number)
+    if as_csv:
+        sys.stdout.write(csv_text(request_rows(number, measured)))
+    elif as_json:
+        _json(requests_document(number, measured))
+    else:
+        out.print(requests_table(measured))
+
+
+def _show_all(
+    store: EvidenceStore, info: StudyInfo, records: Sequence[TrialRecord], *, as_json: bool
+) -> None:
+    if as_json:
+        _json(study_document(info, store.budgets_s(), records))
+        return
     environment = info.environment
     _line(f"{info.name}: {info.model}, vLLM {environment.vllm.version} on {environment.machine.hostname}")
     _line(f"{len(records)} trials in {format_duration(info.spent_s)}; * is on the Pareto front")
@@ -62,7 +113,10 @@ def _show_all(info: StudyInfo, records: Sequence[TrialRecord]) -> None:
     out.print(tables.trials(records, info.objectives, best))
 
 
-def _show_one(info: StudyInfo, record: TrialRecord, taught: Sequence[Lesson]) -> None:
+def _show_one(store: EvidenceStore, info: StudyInfo, record: TrialRecord, *, as_json: bool) -> None:
+    if as_json:
+        _json(trial_document(record, info.objectives))
+        return
     steps = ", ".join(f"{step} {format_duration(seconds)}" for step, seconds in record.step_s.items())
     _line(f"Trial {record.number} ({record.origin}): {words.state(record)}")
     _line(f"Configuration  {words.configuration(record.configuration)}")
@@ -71,13 +125,21 @@ def _show_one(info: StudyInfo, record: TrialRecord, taught: Sequence[Lesson]) ->
     _line(f"Log            {record.log_path or '(none)'}")
     if record.failure is not None:
         out.print(FailureBlock(record.failure))
-        for lesson in taught:
+        for lesson in _taught(store.lessons.all(), info, record):
             _line(f"Learned        lesson {lesson.number}, never again: {lesson.finding}")
     elif record.outcome is not None:
         _line(f"Outcome        {words.outcome(record, info.objectives)}")
     if record.points:
         out.print(tables.points(record))
     out.print(EffectiveBlock(record))
+
+
+def _taught(lessons: Sequence[Lesson], info: StudyInfo, record: TrialRecord) -> list[Lesson]:
+    return [lesson for lesson in lessons if (lesson.study, lesson.trial) == (info.name, record.number)]
+
+
+def _json(document: object) -> None:
+    print_json(msgspec.json.encode(document).decode())
 
 
 def _line(text: str) -> None:

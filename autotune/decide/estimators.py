@@ -1,6 +1,6 @@
 """From raw requests to a point: the definition of every number that is measured.
 
-All of them count what *happened* in the window `[begin, end)` of a running closed loop:
+All of them count what *happened* in the window `[begin, end)` of a running load:
 
 - `out_tok_s`: output tokens that arrived in it, by second. The server's own count of a request is spread
   evenly over the request's chunks, because one chunk can carry several tokens (speculative decoding,
@@ -12,6 +12,8 @@ All of them count what *happened* in the window `[begin, end)` of a running clos
 - `tpot_s`: (last chunk - first chunk) / (output tokens - 1), and `e2e_s`: from sending to the last token,
   both for the requests whose last token arrived in it. Shortened ones (the de-phased start) are left out of
   `e2e_s`.
+- `chunk_gap_s`: between two chunks of one request, for the gaps that end in it.
+- `goodput_req_s`, `slo`: see `autotune.decide.attainment`.
 
 A latency belongs to the moment it is complete, not to the moment its request was sent: in a steady closed
 loop both choices have the same distribution, but the second loses the slow ones (not over at the end of the
@@ -23,13 +25,35 @@ those of the warm-up too, because a configuration that fails there does not work
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from math import floor, fsum
 
-from autotune.domain.measurement import Point, Quantiles, RequestRecord, RequestState
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.decide.attainment import attainment
+from autotune.decide.intervals import order_statistic_ranks
+from autotune.decide.request_times import e2e_s, tpot_s, ttft_s
+from autotune.domain.measurement import Interval, Point, Quantiles, RequestRecord, RequestState
+from autotune.domain.metric import FLOORS
+from autotune.domain.slo import Slo
+
+ESTIMATOR_VERSION = 1
+"""Of the definitions in this module, in `attainment` and in `intervals`; kept with every point.
+
+Raise it whenever the same requests would give another point than before: a definition, a floor, an interval
+or a field of the point that is estimated has changed. Points of an older version are then estimated anew from
+the raw requests when their study is opened to be continued. A change that leaves all numbers as they are does
+not raise it.
+"""
+
+_SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 
 
-def estimate(requests: Iterable[RequestRecord], window: tuple[float, float], streams: int) -> Point:
+def estimate(
+    requests: Iterable[RequestRecord], window: tuple[float, float], streams: int, slos: Sequence[Slo] = ()
+) -> Point:
     """The point of `requests` over `window` (begin, end), in the order of neither.
 
     Raises ValueError when the window is empty.
@@ -42,41 +66,80 @@ def estimate(requests: Iterable[RequestRecord], window: tuple[float, float], str
     errors = Counter(str(r.error) for r in everything if r.state is RequestState.FAILED)
     started = [r for r in good if begin <= r.chunk_s[0] < end]
     done = [r for r in good if r.state is RequestState.DONE and begin <= r.chunk_s[-1] < end]
+    kept = attainment(everything, window, slos) if slos else None
     return Point(
         streams=streams,
         window_s=end - begin,
-        out_tok_s=_tokens(good, window) / (end - begin),
+        out_tok_s=tokens_within(good, window) / (end - begin),
         prompt_tok_s=sum(r.prompt_tokens or 0 for r in started) / (end - begin),
         req_s=len(done) / (end - begin),
-        ttft_s=quantiles([r.chunk_s[0] - r.sent_s for r in started]),
-        tpot_s=quantiles([t for r in done if (t := _tpot_s(r)) is not None]),
-        e2e_s=quantiles([r.chunk_s[-1] - r.sent_s for r in done if not r.shortened]),
+        ttft_s=quantiles(_times(ttft_s, started)),
+        tpot_s=quantiles(_times(tpot_s, done)),
+        chunk_gap_s=quantiles(_chunk_gaps(good, window), independent=False),
+        e2e_s=quantiles(_times(e2e_s, done)),
+        goodput_req_s=kept.finished / (end - begin) if kept else None,
+        slo=kept.share if kept else None,
         done=len(done),
         failed=errors.total(),
         errors=dict(sorted(errors.items())),
     )
 
 
-def quantiles(values: Sequence[float]) -> Quantiles | None:
-    """Median and 95th percentile of `values`, None when there are none.
+def _times(
+    measure: Callable[[RequestRecord], float | None], requests: Iterable[RequestRecord]
+) -> list[float]:
+    return [time_s for request in requests if (time_s := measure(request)) is not None]
 
-    Between two values the quantile is interpolated linearly, as numpy does by default: of n sorted values,
-    quantile q lies at position q * (n - 1).
+
+def quantiles(values: Sequence[float] | NDArray[np.float64], *, independent: bool = True) -> Quantiles | None:
+    """The median of `values`, and the higher quantiles that they are enough for; None when there are none.
+
+    Between two values a quantile is interpolated linearly, as numpy does by default: of n sorted values,
+    quantile q lies at position q * (n - 1). Each has its interval by order statistics where the values are
+    `independent` and can bound it.
     """
-    ordered = sorted(values)
-    if not ordered:
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    n = len(ordered)
+    if not n:
         return None
-    return Quantiles(n=len(ordered), p50=_quantile(ordered, 0.50), p95=_quantile(ordered, 0.95))
+    at = {name: _quantile(ordered, q) for name, q in _SHARES.items() if name == "p50" or n >= FLOORS[name]}
+    bounds = {name: _bounds(ordered, _SHARES[name]) for name in at} if independent else {}
+    return Quantiles(
+        n=n,
+        p50=at["p50"],
+        p90=at.get("p90"),
+        p95=at.get("p95"),
+        p99=at.get("p99"),
+        intervals={name: interval for name, interval in bounds.items() if interval is not None},
+    )
 
 
-def _quantile(ordered: Sequence[float], q: float) -> float:
+def _bounds(ordered: NDArray[np.float64], q: float) -> Interval | None:
+    ranks = order_statistic_ranks(len(ordered), q)
+    if ranks is None:
+        return None
+    low, high = ranks
+    return Interval(low=float(ordered[low - 1]), high=float(ordered[high - 1]))
+
+
+def _quantile(ordered: NDArray[np.float64], q: float) -> float:
     position = q * (len(ordered) - 1)
     below = floor(position)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+    return float(ordered[below] + (position - below) * (ordered[above] - ordered[below]))
 
 
-def _tokens(good: Sequence[RequestRecord], window: tuple[float, float]) -> float:
+def _chunk_gaps(good: Sequence[RequestRecord], window: tuple[float, float]) -> NDArray[np.float64]:
+    """The gaps that end in the window; there can be millions."""
+    times = np.fromiter(chain.from_iterable(r.chunk_s for r in good), dtype=np.float64)
+    gaps = np.diff(times)
+    inside = (times[1:] >= window[0]) & (times[1:] < window[1])
+    # From the last chunk of one request to the first of the next is no gap.
+    inside[np.cumsum([len(r.chunk_s) for r in good], dtype=np.intp)[:-1] - 1] = False
+    return gaps[inside]
+
+
+def tokens_within(good: Sequence[RequestRecord], window: tuple[float, float]) -> float:
     """Output tokens that arrived in the window."""
     usual = tokens_per_chunk(good)
     parts: list[float] = []
@@ -93,9 +156,3 @@ def tokens_per_chunk(good: Sequence[RequestRecord]) -> float:
     counted = [r for r in good if r.state is RequestState.DONE and r.output_tokens is not None]
     chunks = sum(len(r.chunk_s) for r in counted)
     return sum(r.output_tokens or 0 for r in counted) / chunks if chunks else 1.0
-
-
-def _tpot_s(request: RequestRecord) -> float | None:
-    if request.output_tokens is None or request.output_tokens < 2:
-        return None
-    return (request.chunk_s[-1] - request.chunk_s[0]) / (request.output_tokens - 1)

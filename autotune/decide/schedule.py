@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from statistics import median
 
 from autotune.domain.failure import Blame, Failure, FailureKind
 from autotune.domain.launch import settings
 from autotune.domain.space import Configuration, SearchSpace, Value
-from autotune.domain.trial import Failed, Interrupted, Interruption, Measured, Outcome, TrialRecord
+from autotune.domain.trial import Failed, Interrupted, Interruption, Measured, Origin, Outcome, TrialRecord
 
 FAULTS_IN_A_ROW = 3
 """Environment faults after which the machine, not chance, is to blame."""
@@ -26,17 +27,38 @@ def expected_trial_s(records: Sequence[TrialRecord]) -> float | None:
     return median(durations) if durations else None
 
 
-def worth_starting(records: Sequence[TrialRecord], left_s: float) -> bool:
-    """Whether a trial begun now can be expected to end within `left_s` seconds.
+def expected_launch_s(records: Sequence[TrialRecord], configuration: Configuration) -> float | None:
+    """How long another trial of `configuration` takes, by its own so far, else by all; None without any."""
+    own = [record for record in records if record.configuration == configuration]
+    return expected_trial_s(own) or expected_trial_s(records)
+
+
+def worth_starting(
+    records: Sequence[TrialRecord], left_s: float, configuration: Configuration | None = None
+) -> bool:
+    """Whether a trial begun now, of `configuration` if given, can be expected to end within `left_s` seconds.
 
     Before the first has been measured there is nothing to expect, and trying is all one can do.
     """
     expected_s = expected_trial_s(records)
+    if configuration is not None:
+        expected_s = expected_launch_s(records, configuration)
     return left_s > 0 and (expected_s is None or expected_s <= left_s)
 
 
+def control_due(records: Sequence[TrialRecord], every: int) -> bool:
+    """Whether it is time to measure the baseline again: after `every` trials of the search without it.
+
+    Never where `every` is 0, and not before the baseline has been measured once. Retries do not count.
+    """
+    if every < 1 or not any(isinstance(r.outcome, Measured) and not r.configuration.values for r in records):
+        return False
+    since = takewhile(lambda record: bool(record.configuration.values), reversed(records))
+    return sum(record.origin not in (Origin.FINAL, Origin.RETRY) for record in since) >= every
+
+
 def worth_isolating(records: Sequence[TrialRecord], launches: int, left_s: float) -> bool:
-    """Whether `launches` more trials, and one that profits from what they find, can be expected to fit."""
+    """Whether `launches` more trials, and one that profits from what they tell, can be expected to fit."""
     expected_s = expected_trial_s(records)
     return left_s > 0 and (expected_s is None or expected_s * (launches + 1) <= left_s)
 
@@ -90,11 +112,13 @@ def due_retry(
 
     One broken off by the budget or the user, or ended by something the user has to mend, is due when the
     study goes on. One that met a fault of the machine, or during which autotune was killed, is due `retries`
-    times: the configuration may be what kills the machine. What a lesson `forbids` is never due.
+    times: the configuration may be what kills the machine. What a lesson `forbids` is never due, and controls
+    and finals are not repeated: what they measure again has been measured.
     """
     tries: dict[str, list[TrialRecord]] = {}
     for record in records:
-        tries.setdefault(record.configuration.digest, []).append(record)
+        if record.origin not in (Origin.CONTROL, Origin.FINAL):
+            tries.setdefault(record.configuration.digest, []).append(record)
     for history in tries.values():
         faults = sum(_is_fault(record) for record in history)
         last = history[-1]

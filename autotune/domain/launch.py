@@ -4,8 +4,9 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from autotune.domain.space import Configuration, Json, SearchSpace, Target, TargetKind, Value
 
@@ -155,3 +156,11 @@ def shell_words(argv: Iterable[str], env: Mapping[str, str]) -> str:
     if words and "=" in words[0] and not words[0].startswith("'"):
         words[0] = f"'{words[0]}'"  # the shell would read `a=b` as one more assignment
     return " ".join([*assignments, *words])
+
+
+def shell_lines(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    """What `shell_words` gives, with each flag and its values on a line of its own."""
+    flags = [position for position, word in enumerate(argv) if word.startswith("--")]
+    begin = shell_words(argv[: flags[0]] if flags else argv, env)
+    lines = [" ".join(map(shlex.quote, argv[flag:end])) for flag, end in pairwise([*flags, len(argv)])]
+    return " \\\n  ".join([begin, *lines] if begin else lines)

@@ -49,7 +49,7 @@ class Interval:
 class Quantiles:
     """Quantiles of a sample of `n`, in seconds.
 
-    A high one is None where the sample is too small for it (`autotune.decide.estimators.FLOORS`), and
+    A high one is None where the sample is too small for it (`autotune.domain.metric.FLOORS`), and
     `intervals`, by the quantile's name, has none where the sample cannot bound it.
     """
 
@@ -59,6 +59,16 @@ class Quantiles:
     p95: float | None = None
     p99: float | None = None
     intervals: Mapping[str, Interval] = field(default_factory=dict)
+
+    def at(self, name: str) -> float | None:
+        """The quantile called `p50`, `p90`, `p95` or `p99`."""
+        return {"p50": self.p50, "p90": self.p90, "p95": self.p95, "p99": self.p99}[name]
+
+    @property
+    def highest(self) -> tuple[str, float]:
+        """Name and value of the highest quantile that the sample is large enough for."""
+        known = [(name, value) for name in ("p99", "p95", "p90") if (value := self.at(name)) is not None]
+        return known[0] if known else ("p50", self.p50)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,3 +226,5 @@ class MeasuredPoint:
     point: Point
     window: tuple[float, float]
     requests: tuple[RequestRecord, ...]
+    broken_off: str | None = None
+    """Why it ended before its time, None where it did not; then its numbers are of no use."""

@@ -1,64 +1,13 @@
 """What the search maximises or minimises: a metric at a stream count, written `out_tok_s@8`."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from autotune.domain.measurement import Point, Quantiles
+from autotune.domain.measurement import Point
+from autotune.domain.metric import METRICS, metric_names
+from autotune.domain.slo import Slo
 from autotune.errors import UserError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """A number every point has: its unit, whether more of it is better, and how it is read."""
-
-    unit: str
-    higher_is_better: bool
-    meaning: str
-    read: Callable[[Point], float | None]
-
-
-def _quantile(pick: Callable[[Point], Quantiles | None], q: str) -> Callable[[Point], float | None]:
-    def read(point: Point) -> float | None:
-        sample = pick(point)
-        return None if sample is None else (sample.p50 if q == "p50" else sample.p95)
-
-    return read
-
-
-_LATENCIES: dict[str, tuple[str, Callable[[Point], Quantiles | None]]] = {
-    "ttft": ("time from sending a request to its first output", lambda p: p.ttft_s),
-    "tpot": ("time for each output token after the first", lambda p: p.tpot_s),
-    "e2e": ("time from sending a request to its last token", lambda p: p.e2e_s),
-}
-
-METRICS: dict[str, Metric] = {
-    "out_tok_s": Metric(
-        unit="tok/s",
-        higher_is_better=True,
-        meaning="output tokens that arrived in the window, by second",
-        read=lambda p: p.out_tok_s,
-    ),
-    "prompt_tok_s": Metric(
-        unit="tok/s",
-        higher_is_better=True,
-        meaning="prompt tokens whose first output arrived in the window, by second",
-        read=lambda p: p.prompt_tok_s,
-    ),
-    "req_s": Metric(
-        unit="req/s",
-        higher_is_better=True,
-        meaning="requests finished in the window, by second",
-        read=lambda p: p.req_s,
-    ),
-} | {
-    f"{name}_{q}": Metric(
-        unit="s", higher_is_better=False, meaning=f"{meaning}, {q}", read=_quantile(pick, q)
-    )
-    for name, (meaning, pick) in _LATENCIES.items()
-    for q in ("p50", "p95")
-}
-"""Every metric that can be an objective, by the name it is written with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +22,7 @@ class Objective:
         """Read `out_tok_s@8`. Raises UserError naming what is allowed."""
         metric, at, streams = text.partition("@")
         if metric not in METRICS:
-            raise UserError(f"objective {text!r}: {metric!r} is no metric; choose from {', '.join(METRICS)}")
+            raise UserError(f"objective {text!r}: {metric!r} is no metric; choose from {metric_names()}")
         if not at or not re.fullmatch(r"[1-9][0-9]{0,5}", streams):
             raise UserError(f"objective {text!r}: write METRIC@STREAMS, for example {metric}@8")
         return cls(metric=metric, streams=int(streams))
@@ -86,15 +35,53 @@ class Objective:
         """Whether more is better."""
         return METRICS[self.metric].higher_is_better
 
+    @property
+    def floor(self) -> int:
+        """The smallest sample it is scored from; 0 for a rate."""
+        return METRICS[self.metric].floor
+
     def value(self, points: tuple[Point, ...]) -> float | None:
-        """Its value in a measured ladder; None where that stream count or latency was not measured."""
-        for point in points:
-            if point.streams == self.streams:
-                return METRICS[self.metric].read(point)
-        return None
+        """Its value in a measured ladder; None where that was not measured, or rests on too little."""
+        point = self._point(points)
+        return None if point is None else METRICS[self.metric].score(point)
+
+    def shortage(self, points: tuple[Point, ...]) -> str | None:
+        """Why the ladder gives it no value although its stream count was measured; None otherwise.
+
+        `too few requests for ttft_p95@4: 40 of 130`.
+        """
+        point, metric = self._point(points), METRICS[self.metric]
+        if point is None or metric.sample(point) >= metric.floor:
+            return None
+        return f"too few {metric.counted} for {self}: {metric.sample(point)} of {metric.floor}"
+
+    def _point(self, points: tuple[Point, ...]) -> Point | None:
+        return next((point for point in points if point.streams == self.streams), None)
 
 
 def default_objectives(streams: tuple[int, ...]) -> tuple[Objective, ...]:
     """Throughput at the largest of the rising `streams`, and at a single stream where that is measured."""
     counts = [streams[-1], 1] if streams[0] == 1 and len(streams) > 1 else [streams[-1]]
     return tuple(Objective(metric="out_tok_s", streams=count) for count in counts)
+
+
+def check_slos(objectives: Iterable[Objective], slos: tuple[Slo, ...]) -> None:
+    """Raise UserError when an objective counts requests that keep SLOs, and there are none."""
+    for objective in objectives:
+        if METRICS[objective.metric].needs_slo and not slos:
+            raise UserError(
+                f"objective {objective}: the workload has no service-level objective to keep; "
+                "add one, for example --slo ttft_p95=2s"
+            )
+
+
+def wanted_requests(objectives: Iterable[Objective]) -> Mapping[int, int]:
+    """By stream count, how many requests a point needs so that each objective there has a value.
+
+    Stream counts at which any number will do are left out. So are chunk gaps: a request brings many of them.
+    """
+    wanted: dict[int, int] = {}
+    for objective in objectives:
+        if objective.floor and METRICS[objective.metric].counted == "requests":
+            wanted[objective.streams] = max(objective.floor, wanted.get(objective.streams, 0))
+    return wanted

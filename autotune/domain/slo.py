@@ -1,15 +1,18 @@
 """A service-level objective of single requests, written `ttft_p95=2s`: 95 % get their first token in 2 s."""
 
+import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 
 from autotune.errors import UserError
-from autotune.units import format_duration, parse_duration
+from autotune.units import parse_duration
 
 
 class Latency(StrEnum):
-    """The times of one request; `autotune.decide.estimators` has their definitions."""
+    """The times of one request that can have a limit; `autotune.domain.metric` has their definitions."""
 
     TTFT = "ttft"
     TPOT = "tpot"
@@ -17,6 +20,11 @@ class Latency(StrEnum):
 
 
 PERCENTILES = (50, 90, 95, 99)
+FORM = (
+    f"LATENCY_pPERCENTILE=TIME, for example ttft_p95=2s or tpot_p99=50ms; latencies are "
+    f"{', '.join(Latency)}, percentiles {', '.join(map(str, PERCENTILES))}"
+)
+"""How one is written, as words for the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,26 +35,51 @@ class Slo:
     percentile: int
     limit_s: float
 
+    def __post_init__(self) -> None:
+        if self.percentile not in PERCENTILES:
+            raise ValueError(f"the percentile must be one of {PERCENTILES}, but is {self.percentile}")
+        if not 0 < self.limit_s < math.inf:
+            raise ValueError(f"the limit must be above 0 and finite, but is {self.limit_s}")
+
     @classmethod
     def parse(cls, text: str) -> "Slo":
         """Read `ttft_p95=2s`. Raises UserError naming what is allowed."""
-        match = re.fullmatch(r"\s*([a-z0-9]+)_p([0-9]+)\s*(?:=|<=)\s*(.+?)\s*", text)
-        names = ", ".join(Latency)
+        match = re.fullmatch(r"\s*([a-z0-9]+)_p([0-9]{2})\s*(?:=|<=)\s*(.+?)\s*", text)
         if match is None or match[1] not in set(Latency) or int(match[2]) not in PERCENTILES:
-            wanted = ", ".join(f"p{p}" for p in PERCENTILES)
-            raise UserError(
-                f"SLO {text!r}: write LATENCY_PERCENTILE=TIME, for example ttft_p95=2s; "
-                f"latencies are {names}, percentiles {wanted}"
-            )
+            raise UserError(f"SLO {text!r}: write {FORM}")
         try:
-            limit_s = parse_duration(match[3]) if not match[3].endswith("ms") else _ms(match[3])
+            limit_s = _milliseconds(match[3]) if match[3].endswith("ms") else parse_duration(match[3])
+            return cls(latency=Latency(match[1]), percentile=int(match[2]), limit_s=limit_s)
         except ValueError as error:
             raise UserError(f"SLO {text!r}: {error}") from None
-        return cls(latency=Latency(match[1]), percentile=int(match[2]), limit_s=limit_s)
+
+    @property
+    def name(self) -> str:
+        """What it is about: `ttft_p95`."""
+        return f"{self.latency}_p{self.percentile}"
 
     def __str__(self) -> str:
-        return f"{self.latency}_p{self.percentile}={format_duration(self.limit_s).replace(' ', '')}"
+        """As `parse` reads it, to the last digit."""
+        exact = Decimal(repr(self.limit_s))
+        number, unit = (exact, "s") if self.limit_s >= 1 else (exact * 1000, "ms")
+        digits = f"{number:f}"
+        digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+        return f"{self.name}={digits}{unit}"
 
 
-def _ms(text: str) -> float:
-    return parse_duration(text.removesuffix("ms").strip() + "s") / 1000
+def parse_slos(texts: Iterable[str]) -> tuple[Slo, ...]:
+    """All of them. Raises UserError for one that cannot be read, and when two are about the same."""
+    slos: list[Slo] = []
+    for text in texts:
+        slo = Slo.parse(text)
+        if any(slo.name == other.name for other in slos):
+            raise UserError(f"SLO {text!r}: there is a second limit for {slo.name}; keep one of them")
+        slos.append(slo)
+    return tuple(slos)
+
+
+def _milliseconds(text: str) -> float:
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?\s*ms", text):
+        raise ValueError(f"{text!r} is not a duration; write it like 500ms or 2s")
+    # In decimal: 1.1 / 1000 is not the number that 0.0011 is.
+    return float(Decimal(text.removesuffix("ms").strip()) / 1000)

@@ -21,6 +21,12 @@ class Limits:
     """Further tries of one configuration after a fault that was not its own."""
     isolation_launches: int = 6
     """Launches that finding out which settings conflict may take, for one failure; 0 for none."""
+    control_every: int = 6
+    """The baseline is measured again after so many trials of the search; 0 for never."""
+    finalists: int = 4
+    """Configurations that at most are measured again beside the baseline; 0 for no finals."""
+    max_blocks: int = 8
+    """How often at most each finalist and the baseline are measured in finals; at least 2."""
     memory_floor_bytes: int | None = None
     """A server is ended at once when less memory than this is available on its machine, which might else
     stop answering; None for the larger of 512 MiB and 3 % of the memory, 0 for no such watch."""

@@ -115,3 +115,12 @@ class TrialRecord:
     def failure(self) -> Failure | None:
         """Why it failed; None unless it did."""
         return self.outcome.failure if isinstance(self.outcome, Failed) else None
+
+    @property
+    def context_tokens(self) -> int | None:
+        """The context it allows: what vLLM took, or where that is not known what was asked for."""
+        for known in (self.effective.facts if self.effective else {}, self.configuration.values):
+            value = known.get("max_model_len")
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return value
+        return None

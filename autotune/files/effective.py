@@ -20,7 +20,8 @@ from autotune.files.toml import Table, read_toml
 VLLM_EFFECTIVE = Path(autotune.__file__).parent / "rules" / "effective.toml"
 """What comes with autotune."""
 
-_COUNTERS = frozenset(f.name for f in fields(ServerCounts)) - {"flags"}
+_COUNTERS = frozenset(f.name for f in fields(ServerCounts)) - {"out_tok_s"}
+"""What the server counts or gauges; its rate follows from that."""
 _CHECK_KEYS = (
     *("setting", "fact", "kind", "when", "given", "missing"),
     *("after", "device", "since", "before", "why", "source"),

@@ -1,4 +1,6 @@
-"""Finds search spaces and studies: files the user names, files below the working directory, shipped ones."""
+"""Finds search spaces, studies and workloads: files that the user names, that lie below the working
+directory, or that come with autotune.
+"""
 
 from pathlib import Path
 
@@ -7,13 +9,16 @@ from autotune.errors import FileError, UserError
 
 SEARCH_SPACES = "search_spaces"
 STUDIES = "studies"
+WORKLOADS = "workloads"
 
-_KINDS = {SEARCH_SPACES: "search space", STUDIES: "study"}
+_KINDS = {SEARCH_SPACES: "search space", STUDIES: "study", WORKLOADS: "workload"}
+_FILES = {WORKLOADS: ".toml or .jsonl"}
+"""What a file can be called, where that is more than .toml."""
 _SUFFIX = ".toml"
 
 
 def find(kind: str, ref: str, cwd: Path) -> Path:
-    """The file that `ref` means, `kind` being SEARCH_SPACES or STUDIES.
+    """The file that `ref` means, `kind` being SEARCH_SPACES, STUDIES or WORKLOADS.
 
     A path of a file, relative to `cwd`, is that file. A name is `KIND/NAME.toml` below `cwd`, or else the
     shipped one of that name. Raises FileError for a path (it has a slash or ends in .toml) where nothing is,
@@ -33,14 +38,15 @@ def find(kind: str, ref: str, cwd: Path) -> Path:
             return path
     names = sorted({path.stem for folder in folders for path in folder.glob("*" + _SUFFIX)})
     known = f"there are {', '.join(names)}" if names else "there are none"
-    raise UserError(f"no {_KINDS[kind]} is called {ref!r}; {known}, and any .toml file by its path")
+    files = _FILES.get(kind, _SUFFIX)
+    raise UserError(f"no {_KINDS[kind]} is called {ref!r}; {known}, and any {files} file by its path")
 
 
 def shipped_folder(kind: str) -> Path:
-    """Where the shipped files of `kind` lie: inside an installed package, beside it in a source checkout."""
+    """Where the shipped files of `kind` lie: inside the package, or beside it in a source checkout."""
     package = Path(autotune.__file__).parent
-    installed = package / "shipped" / kind
-    return installed if installed.is_dir() else package.parent / kind
+    inside = (package / kind, package / "shipped" / kind)
+    return next((folder for folder in inside if folder.is_dir()), package.parent / kind)
 
 
 def shown(path: Path, cwd: Path) -> str:

@@ -7,10 +7,11 @@ from typing import TypeVar
 
 from autotune.domain.objective import Objective, default_objectives
 from autotune.domain.study import Limits
-from autotune.domain.workload import Lengths, Workload
+from autotune.domain.workload import Workload
 from autotune.errors import UserError
 from autotune.files.shipped import STUDIES, find, shown
 from autotune.files.toml import Table, read_toml
+from autotune.files.workloads import study_workload
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ def load_study(ref: str, cwd: Path) -> StudyFile:
     path = find(STUDIES, ref, cwd)
     file = read_toml(path, shown(path, cwd))
     file.only("schema", "name", "search_space", "objectives", "seed", "budget_s", "workload", "limits")
-    workload = _workload(file.table("workload"))
+    workload = study_workload(file, path.parent, cwd)
     budget_s = file.number("budget_s")
     if budget_s is not None and budget_s <= 0:
         raise file.error("budget_s", f"must be above 0 seconds, but is {budget_s}")
@@ -53,32 +54,6 @@ def load_study(ref: str, cwd: Path) -> StudyFile:
         limits=_limits(file.table("limits")),
         budget_s=budget_s,
     )
-
-
-def _workload(table: Table) -> Workload:
-    table.only(*(field.name for field in fields(Workload)))
-    default = Workload()
-    streams = table.sequence("streams")
-    counts = default.streams if streams is None else tuple(n for n in streams if type(n) is int)
-    if streams is not None and len(counts) != len(streams):
-        raise table.error("streams", f"must be rising whole numbers from 1, but is {streams}")
-    try:
-        return Workload(
-            prompt_tokens=_lengths(table, "prompt_tokens", default.prompt_tokens),
-            output_tokens=_lengths(table, "output_tokens", default.output_tokens),
-            streams=counts,
-            prompts=_or(table.whole("prompts"), default.prompts),
-            seed=_or(table.whole("seed"), default.seed),
-            min_window_s=_or(table.number("min_window_s"), default.min_window_s),
-            max_window_s=_or(table.number("max_window_s"), default.max_window_s),
-        )
-    except ValueError as error:
-        raise table.error(None, str(error)) from None
-
-
-def _lengths(table: Table, key: str, default: Lengths) -> Lengths:
-    tokens = table.whole(key)
-    return default if tokens is None else Lengths.fixed(tokens)
 
 
 def _objectives(file: Table, workload: Workload) -> tuple[Objective, ...]:
@@ -110,13 +85,18 @@ def _limits(table: Table) -> Limits:
         retries=_or(table.whole("retries"), default.retries),
         memory_floor_bytes=table.whole("memory_floor_bytes"),
         isolation_launches=_or(table.whole("isolation_launches"), default.isolation_launches),
+        control_every=_or(table.whole("control_every"), default.control_every),
+        finalists=_or(table.whole("finalists"), default.finalists),
+        max_blocks=_or(table.whole("max_blocks"), default.max_blocks),
     )
     for name in ("startup_s", "smoke_s", "stop_grace_s"):
         if getattr(limits, name) <= 0:
             raise table.error(name, f"must be above 0 seconds, but is {getattr(limits, name)}")
-    for name in ("retries", "isolation_launches"):
+    for name in ("retries", "isolation_launches", "control_every", "finalists"):
         if getattr(limits, name) < 0:
             raise table.error(name, f"must be 0 or more, but is {getattr(limits, name)}")
+    if limits.max_blocks < 2:
+        raise table.error("max_blocks", f"must be 2 or more, but is {limits.max_blocks}")
     if limits.memory_floor_bytes is not None and limits.memory_floor_bytes < 0:
         floor = limits.memory_floor_bytes
         raise table.error("memory_floor_bytes", f"must be 0 (no watch) or more bytes, but is {floor}")

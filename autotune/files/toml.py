@@ -90,6 +90,10 @@ class Table:
             return value
         raise self._wrong(name, "a list in brackets that is not empty")
 
+    def has_table(self, name: str) -> bool:
+        """Whether its value is a table, where something else is allowed as well."""
+        return isinstance(self._content.get(name), dict)
+
     def table(self, name: str) -> "Table":
         """A table; an empty one where the key is missing."""
         value = self._content.get(name, {})

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from autotune.decide.ranking import baseline, front, gain, values_of
+from autotune.decide.noise import noise_of, variation
+from autotune.decide.ranking import front, score, values_of
+from autotune.decide.verdict import Verdict
 from autotune.domain.lesson import Lesson, Standing
 from autotune.domain.machine import Environment
 from autotune.domain.measurement import Point
@@ -12,6 +14,7 @@ from autotune.domain.objective import Objective
 from autotune.domain.study import StudyInfo
 from autotune.domain.trial import Interrupted, TrialRecord
 from autotune.report import words
+from autotune.report.verdict import verdict_document
 
 
 def study_document(
@@ -19,26 +22,30 @@ def study_document(
 ) -> Mapping[str, object]:
     """`study` and all `trials`: what `autotune show --json` prints."""
     return {
-        "study": _study(info, budgets_s),
+        "study": _study(info, budgets_s, records),
         "trials": [trial_document(record, info.objectives) for record in records],
         "front": [record.number for record in front(records, info.objectives)],
     }
 
 
 def best_document(
-    info: StudyInfo, budgets_s: Sequence[float], records: Sequence[TrialRecord], best: TrialRecord
+    info: StudyInfo, budgets_s: Sequence[float], records: Sequence[TrialRecord], found: Verdict
 ) -> Mapping[str, object]:
     """The chosen trial beside the baseline: what `autotune best --json` prints.
 
-    `gain` is the geometric mean over the objectives of best against baseline, null without a baseline.
+    `gain` is that of best against baseline in the objectives (geometric mean), null without a baseline; what
+    it rests on is in `verdict`.
     """
-    base = baseline(records)
-    values, base_values = values_of(best, info.objectives), base and values_of(base, info.objectives)
+    if found.keeps_baseline:
+        times: float | None = 1.0
+    else:
+        times = found.difference.ratio if found.difference else found.looks
     return {
-        "study": _study(info, budgets_s),
-        "best": trial_document(best, info.objectives),
-        "baseline": base and trial_document(base, info.objectives),
-        "gain": gain(values, base_values, info.objectives) if values and base_values else None,
+        "study": _study(info, budgets_s, records),
+        "best": trial_document(found.chosen, info.objectives),
+        "baseline": found.baseline and trial_document(found.baseline, info.objectives),
+        "gain": times,
+        "verdict": verdict_document(found),
         "front": [record.number for record in front(records, info.objectives)],
     }
 
@@ -51,6 +58,7 @@ def trial_document(record: TrialRecord, objectives: Sequence[Objective]) -> Mapp
         "number": record.number,
         "state": words.state(record),
         "origin": record.origin.value,
+        "block": record.block,
         "parameters": dict(record.configuration.values),
         "argv": list(record.argv),
         "env": dict(record.env),
@@ -70,7 +78,9 @@ def trial_document(record: TrialRecord, objectives: Sequence[Objective]) -> Mapp
 
 def point_document(point: Point) -> Mapping[str, object]:
     """One point. `server` is null without metrics; its rates are null where there was nothing to share."""
-    plain: dict[str, object] = msgspec.to_builtins(point)
+    plain: dict[str, object] = {**msgspec.to_builtins(point), "suspect": point.is_suspect}
+    if point.slo is not None:
+        plain["slo"] = {**msgspec.to_builtins(point.slo), "share": point.slo.share}
     if point.server is not None:
         rates = ("prefix_hit_rate", "acceptance_rate", "mean_accepted_length")
         derived = {name: getattr(point.server, name) for name in rates}
@@ -109,7 +119,14 @@ def environment_document(environment: Environment) -> Mapping[str, object]:
     return plain
 
 
-def _study(info: StudyInfo, budgets_s: Sequence[float]) -> Mapping[str, object]:
+def _study(
+    info: StudyInfo, budgets_s: Sequence[float], records: Sequence[TrialRecord]
+) -> Mapping[str, object]:
+    """`noise` is that of repeats in the objectives: the standard deviation of the logarithm."""
+
+    def read(record: TrialRecord) -> float | None:
+        return score(record, info.objectives)
+
     return {
         "name": info.name,
         "model": info.model,
@@ -121,4 +138,6 @@ def _study(info: StudyInfo, budgets_s: Sequence[float]) -> Mapping[str, object]:
         "environment": environment_document(info.environment),
         "budget": {"invocations_s": list(budgets_s), "spent_s": info.spent_s},
         "rejected_draws": info.rejected,
+        "noise": msgspec.to_builtins(noise_of(records, read)),
+        "baseline_variation": msgspec.to_builtins(variation(records, read)),
     }

@@ -16,6 +16,7 @@ _LABELS: Mapping[DifferenceKind, str] = {
     DifferenceKind.NO_EFFECT: "No effect",
     DifferenceKind.CHANGED: "Changed",
 }
+_FLAGGED = {True: "Suspect", False: "Note"}
 # Rows of 80 columns. A failure takes up to 21 of a screen's 40, what ran about 9; a measured trial has its
 # table instead.
 _MOST_OF_FAILED = 7
@@ -127,7 +128,7 @@ def _counted(record: TrialRecord) -> Iterator[tuple[str, str]]:
         yield "Preemptions", preempted
     for point in record.points:
         for flag in point.flags:
-            yield "Check", f"at {_streams(point.streams)} {flag}"
+            yield _FLAGGED[flag.kind.is_suspect], f"at {_streams(point.streams)}: {flag.text}"
 
 
 def _by_streams(points: tuple[Point, ...], say: Callable[[ServerCounts], str | None]) -> str:

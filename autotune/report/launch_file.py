@@ -1,35 +1,41 @@
 """The script that starts exactly the server of a trial, to be deployed in the morning."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from shlex import quote
 
 from autotune import __version__
+from autotune.decide.verdict import Verdict
+from autotune.domain.objective import Objective
 from autotune.domain.study import StudyInfo
-from autotune.domain.trial import TrialRecord
 from autotune.report import words
+from autotune.report.verdict import standing
 
 _LISTEN = ('--host "${HOST:-127.0.0.1}"', '--port "${PORT:-8000}"')
 
 
-def launch_script(info: StudyInfo, record: TrialRecord, baseline: TrialRecord | None, now: datetime) -> str:
-    """A POSIX shell script. HOST and PORT come from its environment, loopback and 8000 by default.
+def launch_script(
+    info: StudyInfo, found: Verdict, now: datetime, objectives: Sequence[Objective] | None = None
+) -> str:
+    """A POSIX shell script for the chosen trial; `objectives` are those it was chosen by, else the study's.
+    HOST and PORT come from its environment, loopback and 8000 by default.
 
-    Every value is quoted for the shell, and a comment never holds a line break.
+       Every value is quoted for the shell, and a comment never holds a line break.
     """
-    lines = ["#!/bin/sh", *(f"# {_one_line(text)}".rstrip() for text in _header(info, record, baseline, now))]
+    record = found.chosen
+    header = _header(info, found, now, objectives or info.objectives)
+    lines = ["#!/bin/sh", *(f"# {_one_line(text)}".rstrip() for text in header)]
     exports = [f"export {name}={quote(value)}" for name, value in record.env.items()]
     parts = [quote(record.argv[0]), *_grouped(record.argv[1:]), *_LISTEN, '"$@"']
     command = "exec " + " \\\n    ".join(parts)
     return "\n".join([*lines, "set -eu", "", *exports, *([""] if exports else []), command, ""])
 
 
-def _header(
-    info: StudyInfo, record: TrialRecord, baseline: TrialRecord | None, now: datetime
-) -> Sequence[str]:
+def _header(info: StudyInfo, found: Verdict, now: datetime, objectives: Sequence[Objective]) -> Sequence[str]:
+    record = found.chosen
     machine = info.environment.machine
     gpus = ", ".join(gpu.name for gpu in machine.gpus) or "no GPU"
-    lines = [
+    return [
         f"vLLM server configuration found by autotune {__version__} on {now:%Y-%m-%d %H:%M} UTC",
         "",
         f"model    {info.model}",
@@ -39,16 +45,32 @@ def _header(
         f"study    {info.name}, trial {record.number}: {words.configuration(record.configuration)}",
         f"load     {info.workload.prompt_tokens} prompt and {info.workload.output_tokens} output tokens each",
         "",
-        "Measured once, output tokens per second by concurrent streams:",
-        f"  this configuration  {_rates(record)}",
+        *_claim(found, objectives),
+        "",
+        "HOST and PORT may be set in the environment; further arguments are passed on.",
     ]
-    if baseline is not None and baseline.number != record.number:
-        lines.append(f"  vLLM's defaults     {_rates(baseline)}")
-    return [*lines, "", "HOST and PORT may be set in the environment; further arguments are passed on."]
 
 
-def _rates(record: TrialRecord) -> str:
-    return "  ".join(f"{point.streams}: {words.number(point.out_tok_s)}" for point in record.points)
+def _claim(found: Verdict, objectives: Sequence[Objective]) -> Iterator[str]:
+    """What is known of its speed, and from what."""
+    if not found.keeps_baseline:
+        yield f"gain     {standing(found, objectives)}"
+    elif found.rival is not None:
+        yield "gain     these are vLLM's defaults; the best of the others:"
+        yield f"         {standing(found, objectives)}"
+    yield ""
+    yield "Output tokens per second by concurrent streams:"
+    own = "baseline" if found.keeps_baseline else "other"
+    yield f"  this configuration  {_rates(found, own)}"
+    if not found.keeps_baseline and found.baseline is not None:
+        yield f"  vLLM's defaults     {_rates(found, 'baseline')}"
+
+
+def _rates(found: Verdict, side: str) -> str:
+    levels = [
+        (rung.streams, rung.baseline if side == "baseline" else rung.other) for rung in found.per_streams
+    ]
+    return "  ".join(f"{streams}: {words.number(level.out_tok_s)}" for streams, level in levels if level)
 
 
 def _grouped(argv: Sequence[str]) -> list[str]:

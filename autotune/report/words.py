@@ -4,9 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from autotune.domain.failure import Blame
 from autotune.domain.lesson import Lesson, Standing
-from autotune.domain.objective import METRICS, Objective
+from autotune.domain.measurement import Attainment, Flag, Point
+from autotune.domain.metric import METRICS
+from autotune.domain.objective import Objective
+from autotune.domain.slo import Slo
 from autotune.domain.space import Configuration
-from autotune.domain.trial import Failed, Interrupted, Interruption, Measured, TrialRecord
+from autotune.domain.trial import Failed, Interrupted, Interruption, Measured, Origin, TrialRecord
 
 _INTERRUPTIONS: Mapping[Interruption, str] = {
     Interruption.BUDGET: "the budget was used up",
@@ -43,8 +46,57 @@ def counted(count: int, noun: str) -> str:
 
 
 def quantity(value: float, objective: Objective) -> str:
-    """An objective's value with its unit."""
-    return f"{number(value)} {METRICS[objective.metric].unit}"
+    """An objective's value with its unit: `1,134 tok/s`, `52.3 ms`, `1.23 s`, `97.5 %`."""
+    match METRICS[objective.metric].unit:
+        case "s":
+            return f"{number(value)} s" if value >= 1 else f"{number(value * 1000)} ms"
+        case "share":
+            return f"{100 * value:.1f} %"
+        case unit:
+            return f"{number(value)} {unit}"
+
+
+def figure(value: float, objective: Objective) -> str:
+    """The same for a column under the objective's name, which has the unit of a rate in it."""
+    metric = METRICS[objective.metric]
+    return number(value) if metric.higher_is_better and metric.unit != "share" else quantity(value, objective)
+
+
+def objective_value(objective: Objective, points: tuple[Point, ...]) -> str | None:
+    """`out_tok_s@8 1,134 tok/s`, or why too little was seen for a value; None where it was not measured."""
+    value = objective.value(points)
+    if value is None:
+        return objective.shortage(points)
+    return f"{objective} {quantity(value, objective)}"
+
+
+def flag(value: Flag) -> str:
+    """What a reader of a point has to know, in one sentence that begins with how grave it is."""
+    return f"{'suspect' if value.kind.is_suspect else 'note'}: {value.text}"
+
+
+def attainment(value: Attainment, slos: Sequence[Slo]) -> str:
+    """How many requests kept the objectives, and how many should."""
+    low, high = 100 * value.interval.low, 100 * value.interval.high
+    return (
+        f"{100 * value.share:.1f} % ({low:.1f} to {high:.1f}) of {counted(value.of, 'request')} kept the "
+        f"limits of {' and '.join(map(str, slos))}"
+    )
+
+
+def purpose(origin: Origin, block: int | None = None) -> str:
+    """Why something is launched that is not new, in brackets; empty for the search itself."""
+    match origin:
+        case Origin.RETRY:
+            return " (again)"
+        case Origin.ISOLATION:
+            return " (to find out what conflicts)"
+        case Origin.CONTROL:
+            return " (again, to see how much they vary by themselves)"
+        case Origin.FINAL:
+            return " (finals)" if block is None else f" (finals, block {block + 1})"
+        case Origin.BASELINE | Origin.SAMPLED:
+            return ""
 
 
 def configuration(value: Configuration) -> str:
@@ -69,8 +121,8 @@ def outcome(record: TrialRecord, objectives: Sequence[Objective]) -> str:
     """What came of a trial, on one line."""
     match record.outcome:
         case Measured(points=points):
-            values = [(o, o.value(points)) for o in objectives]
-            return ", ".join(f"{o} {quantity(v, o)}" for o, v in values if v is not None)
+            said = (objective_value(objective, points) for objective in objectives)
+            return ", ".join(text for text in said if text)
         case Failed(failure=failure):
             doubt = " (cause not certain)" if failure.blame is Blame.UNKNOWN else ""
             return f"{failure.kind} at {failure.phase}: {failure.why}{doubt}"

@@ -41,6 +41,8 @@ that is drawn into what lessons forbid for that long has nothing to say about th
 DRAWS = 3000
 """Draws before all is taken to be forbidden."""
 
+_REPEATS = {Origin.CONTROL.value, Origin.FINAL.value}
+
 _STATES = {
     ToldState.COMPLETE: TrialState.COMPLETE,
     ToldState.PRUNED: TrialState.PRUNED,
@@ -131,12 +133,17 @@ class OptunaSearch:
                 yield candidate
 
     def _draw(self, history: Sequence[FrozenTrial], attempt: int) -> Configuration:
-        """What the sampler would try next, given `history`."""
-        sampler = _sampler(history, f"{self._seed}:{len(history)}:{attempt}")
+        """What the sampler would try next, given `history`.
+
+        It does not see what was launched again on purpose: a tenth of all trials are its good ones, and the
+        repeats of the best, or of the baseline, whose parameters say nothing, would take all of the places.
+        """
+        heard = [trial for trial in history if trial.user_attrs["origin"] not in _REPEATS]
+        sampler = _sampler(heard, f"{self._seed}:{len(history)}:{attempt}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             scratch = optuna.create_study(directions=self._directions, sampler=sampler)
-            scratch.add_trials(history)
+            scratch.add_trials(heard)
             trial = scratch.ask()
             values: dict[str, Value] = {}
             for parameter in self._space.parameters:

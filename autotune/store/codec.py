@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 from sqlalchemy import RowMapping
 
+from autotune.decide.estimators import ESTIMATOR_VERSION
 from autotune.domain.effective import Effective
 from autotune.domain.failure import Failure
 from autotune.domain.machine import Environment
@@ -111,13 +112,17 @@ def mark_of(row: RowMapping) -> ServerMark | None:
 
 
 def point_columns(number: int, measured: MeasuredPoint) -> Mapping[str, object]:
-    """The row of `autotune_point` for a point of trial `number`."""
-    columns = {f.name: getattr(measured.point, f.name) for f in fields(Point)}
-    del columns["window_s"]
-    for name in _POINT_JSON:
-        columns[name] = to_json(columns[name])
+    """The row of `autotune_point` for a point of trial `number`, estimated by this program."""
     begin_s, end_s = measured.window
-    return {**columns, "trial_number": number, "window_begin_s": begin_s, "window_end_s": end_s}
+    where = {"trial_number": number, "window_begin_s": begin_s, "window_end_s": end_s}
+    return {**estimated_columns(measured.point), **where}
+
+
+def estimated_columns(point: Point) -> dict[str, object]:
+    """The columns of a point that estimators of this version have computed."""
+    columns = {f.name: getattr(point, f.name) for f in fields(Point) if f.name != "window_s"}
+    plain = {name: to_json(columns[name]) for name in _POINT_JSON}
+    return {**columns, **plain, "estimator_version": ESTIMATOR_VERSION}
 
 
 def point_of(row: RowMapping) -> Point:

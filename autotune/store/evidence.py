@@ -1,15 +1,15 @@
 """Reads and writes the evidence of one study. Each method is one transaction."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import UTC, datetime
 
 from sqlalchemy import Connection, Engine, func, insert, select, update
 
 from autotune.domain.effective import Effective
+from autotune.domain.invocation import Invocation
 from autotune.domain.machine import Environment
-from autotune.domain.measurement import MeasuredPoint, Point, RequestRecord
+from autotune.domain.measurement import MeasuredPoint, Point
 from autotune.domain.objective import Objective
 from autotune.domain.server import ServerMark
 from autotune.domain.space import Json
@@ -17,11 +17,12 @@ from autotune.domain.study import StudyInfo, StudySpec
 from autotune.domain.trial import Outcome, Step, TrialRecord
 from autotune.domain.workload import Workload
 from autotune.errors import StoreError
-from autotune.store import codec
+from autotune.store import codec, points
 from autotune.store.connection import insert_row, transaction
 from autotune.store.lessons import LessonStore
 from autotune.store.rechecks import RecheckStore
-from autotune.store.schema import point, request, run, study, trial
+from autotune.store.request_columns import Columns, request_columns
+from autotune.store.schema import run, study, trial
 
 
 class EvidenceStore:
@@ -104,6 +105,19 @@ class EvidenceStore:
         with self._transaction() as connection:
             return connection.execute(select(run.c.budget_s).order_by(run.c.id)).scalars().all()
 
+    def invocations(self) -> Sequence[Invocation]:
+        """All of them, in their order."""
+        with self._transaction() as connection:
+            rows = connection.execute(select(run).order_by(run.c.id)).mappings().all()
+        return [
+            Invocation(
+                began_at=row["started_at"].replace(tzinfo=UTC),
+                budget_s=row["budget_s"],
+                spent_s=None if row["ended"] is None else row["spent_s"],
+            )
+            for row in rows
+        ]
+
     def begin(self, record: TrialRecord, mark: ServerMark | None) -> None:
         """Keep a trial that is about to be launched; without a mark when there is nothing to find again."""
         if self._run_id is None:
@@ -132,10 +146,7 @@ class EvidenceStore:
     def add_point(self, number: int, measured: MeasuredPoint) -> None:
         """Keep a point and its requests."""
         with self._transaction() as connection:
-            key = insert_row(connection, point, codec.point_columns(number, measured))
-            rows = [codec.request_columns(key, r) for r in measured.requests]
-            if rows:
-                connection.execute(insert(request), rows)
+            points.add_point(connection, number, measured)
 
     def set_effective(self, number: int, effective: Effective) -> None:
         """Add what vLLM made of the settings."""
@@ -151,25 +162,35 @@ class EvidenceStore:
     def points(self, number: int) -> tuple[Point, ...]:
         """The points kept of a trial, in rising stream counts."""
         with self._transaction() as connection:
-            return _points(connection, number).get(number, ())
+            return points.points_by_trial(connection, number).get(number, ())
 
-    def requests(self, number: int, streams: int) -> tuple[RequestRecord, ...]:
-        """The raw requests of one point, in the order they were kept."""
-        rows = (
-            select(request)
-            .join(point, request.c.point_id == point.c.id)
-            .where(point.c.trial_number == number, point.c.streams == streams)
-            .order_by(request.c.id)
-        )
+    def measured_points(self, number: int) -> tuple[MeasuredPoint, ...]:
+        """The points kept of a trial with their raw requests, in rising stream counts."""
         with self._transaction() as connection:
-            return tuple(codec.request_of(row) for row in connection.execute(rows).mappings())
+            return points.measured_points(connection, number)
+
+    def request_columns(
+        self, trial: int | None = None, streams: int | None = None, *, gaps: bool = False
+    ) -> Iterator[Columns]:
+        """The raw requests as columns, in parts (`autotune.store.request_columns`)."""
+        with self._transaction() as connection:
+            yield from request_columns(connection, trial, streams, gaps=gaps)
+
+    def reestimate(self) -> int:
+        """Compute the points of older estimators anew from their raw requests; returns how many there were.
+
+        What the search was told of them stays as it was.
+        """
+        info = self.info()
+        with self._transaction() as connection:
+            return points.reestimate(connection, info.workload.slos if info else ())
 
     def records(self) -> Sequence[TrialRecord]:
         """All trials in the order of their numbers."""
         with self._transaction() as connection:
             rows = connection.execute(select(trial).order_by(trial.c.number)).mappings().all()
-            points = _points(connection)
-        return [codec.trial_record(row, points.get(row["number"], ())) for row in rows]
+            by_trial = points.points_by_trial(connection)
+        return [codec.trial_record(row, by_trial.get(row["number"], ())) for row in rows]
 
     def unfinished(self) -> Sequence[tuple[TrialRecord, ServerMark | None]]:
         """Trials without an outcome: those of a run that was killed."""
@@ -183,14 +204,3 @@ class EvidenceStore:
             result = connection.execute(update(trial).where(trial.c.number == number).values(**columns))
         if result.rowcount != 1:
             raise StoreError(f"trial {number} is not in the study file")
-
-
-def _points(connection: Connection, number: int | None = None) -> Mapping[int, tuple[Point, ...]]:
-    """Points by trial number, in rising stream counts."""
-    query = select(point).order_by(point.c.streams, point.c.id)
-    if number is not None:
-        query = query.where(point.c.trial_number == number)
-    found: dict[int, list[Point]] = defaultdict(list)
-    for row in connection.execute(query).mappings():
-        found[row["trial_number"]].append(codec.point_of(row))
-    return {key: tuple(value) for key, value in found.items()}

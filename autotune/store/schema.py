@@ -107,6 +107,8 @@ point = Table(
     Column("client", JSON),
     Column("flags", JSON, nullable=False),
     Column("discarded", JSON, nullable=False),
+    # Of the definitions it was computed with (`decide/estimators.py`).
+    Column("estimator_version", Integer, nullable=False),
 )
 
 request = Table(

@@ -1,18 +1,19 @@
-"""What a study does next: learn from what failed, try again, ask what conflicts, or try something new."""
+"""What the search does next: learn from what failed, try again, ask what conflicts, or try something new."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.decide.lessons.plan import Learner
-from autotune.decide.schedule import due_retry, due_warm_retry, worth_isolating
+from autotune.decide.schedule import control_due, due_retry, due_warm_retry, worth_isolating
 from autotune.domain.lesson import Lesson
+from autotune.domain.space import Configuration
 from autotune.domain.trial import Origin, Proposal, TrialRecord
 from autotune.tune.ports import LessonShelf, Observer, Search, TrialStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """Chooses each trial of a study. Nothing that a lesson forbids is ever chosen."""
+    """Chooses each trial of the search. Nothing that a lesson forbids is ever chosen."""
 
     learner: Learner
     shelf: LessonShelf
@@ -32,6 +33,8 @@ class Course:
         probe = self.learner.probe_due(records, lessons)
         if probe is not None and worth_isolating(records, probe.left, left_s):
             return Proposal(configuration=probe.configuration, origin=Origin.ISOLATION)
+        if control_due(records, self.learner.limits.control_every) and worth_isolating(records, 1, left_s):
+            return Proposal(configuration=Configuration(), origin=Origin.CONTROL)
         proposal = self.search.propose(forbids)
         if proposal is not None and proposal.rejected:
             self.store.count_rejected(proposal.rejected)

@@ -11,7 +11,7 @@ from autotune.domain.failure import Evidence, Failure
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.launch import ServerArgs
 from autotune.domain.lesson import Lesson
-from autotune.domain.measurement import Flag, MeasuredPoint, Point, RequestRecord, ServerCounts
+from autotune.domain.measurement import MeasuredPoint, Point
 from autotune.domain.server import LaunchPlan, Readiness, ServerMark
 from autotune.domain.space import Configuration
 from autotune.domain.trial import Origin, Outcome, Proposal, Step, TrialRecord
@@ -73,10 +73,16 @@ class Bench(Protocol):
     def smoke(self, url: str, timeout_s: float, interrupt: Interrupt) -> str | None:
         """Ask for one real completion; None when it came back, else what was wrong with it."""
 
+    def warm_up(self, url: str, interrupt: Interrupt) -> str | None:
+        """Make the server compile what the load will need; what was wrong when requests fail, else None.
+
+        Also None when interrupted.
+        """
+
     def measure(
         self, url: str, streams: int, expected_e2e_s: float | None, interrupt: Interrupt
     ) -> MeasuredPoint | None:
-        """Measure one point; None when interrupted. Ends soon when every request fails."""
+        """Measure one point; None when interrupted. Ends soon when every request fails, and ends always."""
 
 
 class TrialLog(Protocol):
@@ -153,15 +159,10 @@ class Diagnose(Protocol):
 
 
 class ReadBack(Protocol):
-    """Reads back from a server what it made of its settings, and what it counted."""
+    """Reads back from a server what it made of its settings."""
 
     def look(self, url: str) -> ServerMetrics | None:
         """Its metrics now; None when it has none, or does not answer."""
-
-    def counts(
-        self, before: ServerMetrics | None, after: ServerMetrics | None, requests: Sequence[RequestRecord]
-    ) -> tuple[ServerCounts, tuple[Flag, ...]] | None:
-        """What it counted between two looks, and what does not fit; None when one of them saw nothing."""
 
     def effective(self, observed: Observed) -> Effective:
         """Facts, and the settings that are not what was asked for."""

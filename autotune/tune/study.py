@@ -1,14 +1,15 @@
-"""The loop of a study: bring order into what a killed run left, then trial after trial until time is up.
+"""The loop of a study: bring order into what a killed run left, then trial after trial, then the finals.
 
 The evidence is written before Optuna is told, so a kill between the two loses nothing: the next start tells
 Optuna what the evidence says.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
+from autotune.decide.finals import Block, Finals
 from autotune.decide.schedule import attributed, stopping_failure, worth_starting
 from autotune.decide.told import told
 from autotune.domain.failure import Blame, Failure, FailureKind, Phase
@@ -22,6 +23,7 @@ from autotune.errors import EnvironmentFault
 from autotune.tune.course import Course
 from autotune.tune.ports import Launcher, Memory, Observer, Search, TrialStore
 from autotune.tune.trial import TrialResult, TrialRunner
+from autotune.units import format_duration
 
 
 class Ending(StrEnum):
@@ -59,7 +61,7 @@ class StudyLoop:
     now: Callable[[], datetime]
 
     def run(self) -> StudyEnd:
-        """Run trials until the budget is used, the user stops it, or no trial can succeed.
+        """Search, then hold finals, until the budget is used, the user stops it, or no trial can succeed.
 
         Raises EnvironmentFault when a server cannot be started at all, ProcessStillAlive when one would not
         go; what happened until then is kept.
@@ -67,21 +69,54 @@ class StudyLoop:
         self.reconcile()
         before = self.store.records()
         self.observer.study_opened(before)
+        end = self._search(len(before), self.interrupt.left_s)
+        if end.ending in (Ending.BUDGET, Ending.EXHAUSTED):
+            return self._finals(len(before)) or end
+        return end
+
+    def _search(self, begun: int, budget_s: float) -> StudyEnd:
+        """Try configurations for as long as the budget leaves enough for the finals."""
         while True:
             records = self.store.records()
             lessons = self.course.learn(records)
-            if failed := stopping_failure(records[len(before) :]):
-                return StudyEnd(ending=Ending.FAILURE, failure=failed.failure)
-            if self.interrupt.reason is Interruption.USER:
-                return StudyEnd(ending=Ending.USER)
-            if not worth_starting(records, self.interrupt.left_s):
+            if stop := self._stop(records[begun:]):
+                return stop
+            left_s = self.interrupt.left_s - self._decide.reserve_s(records, budget_s)
+            if not worth_starting(records, left_s):
                 return StudyEnd(ending=Ending.BUDGET)
             if not self.memory.settle(self.interrupt, self.observer.note):
                 continue
-            proposal = self.course.next(records, lessons, self.interrupt.left_s)
+            proposal = self.course.next(records, lessons, left_s)
             if proposal is None:
                 return StudyEnd(ending=Ending.EXHAUSTED)
-            self._trial(proposal)
+            self.trial(proposal)
+
+    def _finals(self, begun: int) -> StudyEnd | None:
+        """Measure the finalists beside the baseline; None when that has come to its end."""
+        block = self._decide.first_block(self.store.records(), self.interrupt.left_s)
+        while block is not None:
+            self.observer.note(_announcement(block, self.store.records()))
+            for configuration in block.order:
+                records = self.store.records()
+                if stop := self._stop(records[begun:]):
+                    return stop
+                if not worth_starting(records, self.interrupt.left_s, configuration):
+                    return None
+                if self.memory.settle(self.interrupt, self.observer.note):
+                    final = Proposal(configuration=configuration, origin=Origin.FINAL, block=block.number)
+                    self.trial(final)
+            block = self._decide.next_block(block, self.store.records(), self.interrupt.left_s)
+        return self._stop(self.store.records()[begun:])
+
+    def _stop(self, own: Sequence[TrialRecord]) -> StudyEnd | None:
+        """Why this invocation, whose trials are `own`, has to end at once; None if it may go on."""
+        if failed := stopping_failure(own):
+            return StudyEnd(ending=Ending.FAILURE, failure=failed.failure)
+        return StudyEnd(ending=Ending.USER) if self.interrupt.reason is Interruption.USER else None
+
+    @property
+    def _decide(self) -> Finals:
+        return Finals(objectives=self.spec.objectives, limits=self.spec.limits, seed=self.spec.seed)
 
     def reconcile(self) -> None:
         """End what a killed run left running, and tell Optuna of every trial it has not heard the end of."""
@@ -100,7 +135,7 @@ class StudyLoop:
             outcome = outcomes.get(number) or Interrupted(reason=Interruption.KILLED)
             self.search.tell(number, told(outcome, self.spec.objectives))
 
-    def _trial(self, proposal: Proposal) -> None:
+    def trial(self, proposal: Proposal) -> None:
         """Run one configuration and keep all of it."""
         configuration, origin = proposal.configuration, proposal.origin
         number = self.search.begin(configuration, origin)
@@ -149,6 +184,21 @@ class StudyLoop:
         """Keep a trial that never came to a launch, so that evidence and Optuna have the same trials."""
         self.store.begin(self._record(number, configuration, origin, None), None)
         self.store.finish(number, outcome, {}, self.now())
+
+
+def _announcement(block: Block, records: Sequence[TrialRecord]) -> str:
+    """What a block is about to do; the first one tells how much is planned."""
+    numbers = [
+        str(next(record.number for record in records if record.configuration == finalist))
+        for finalist in block.finalists
+    ]
+    which = f"trial{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
+    if block.index:
+        return f"finals, block {block.index + 1} of {block.until}: {which}"
+    return (
+        f"finals: {which} beside vLLM's defaults, {block.until} blocks of {len(block.order)} launches, "
+        f"about {format_duration(block.until * block.expected_s)}"
+    )
 
 
 def _not_startable(error: EnvironmentFault) -> Failed:

@@ -6,13 +6,13 @@ follow them: a program that cannot be started at all, and, in the result, proces
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from autotune.decide.failures.behaviour import is_silence
 from autotune.domain.effective import Observed
 from autotune.domain.failure import Blame, Evidence, Failure, FailureKind, Phase
 from autotune.domain.interrupt import Interrupt
-from autotune.domain.measurement import Point
+from autotune.domain.measurement import MeasuredPoint, Point
 from autotune.domain.server import LaunchPlan, Readiness
 from autotune.domain.study import Limits
 from autotune.domain.trial import Failed, Interrupted, Measured, Outcome, Step
@@ -118,26 +118,26 @@ class TrialRunner:
         raise HarnessError(f"waiting for a server ended as {readiness} with nothing to stop it")
 
     def _measure(self, number: int, url: str, server: Server) -> Outcome:
+        error = self.bench.warm_up(url, self.interrupt)
+        if self.interrupt.reason:
+            return Interrupted(reason=self.interrupt.reason)
+        if error is not None:
+            return Failed(failure=self._diagnose(server, ready=True, served=True, client_error=error))
         points: list[Point] = []
         for streams in self.streams:
             expected_e2e_s = points[-1].total_s if points else None
-            before = self.read_back.look(url)
             measured = self.bench.measure(url, streams, expected_e2e_s, self.interrupt)
             if measured is None:
                 reason = self.interrupt.reason
                 if reason is None:
                     raise HarnessError(f"the point at {streams} streams was broken off with no reason to")
                 return Interrupted(reason=reason, points=tuple(points))
-            point = measured.point
-            if error := _what_failed(point, server):
+            if error := _what_failed(measured, server):
                 failure = self._diagnose(server, ready=True, served=True, client_error=error)
                 return Failed(failure=failure, points=tuple(points))
-            counted = self.read_back.counts(before, self.read_back.look(url), measured.requests)
-            if counted is not None:
-                point = replace(point, server=counted[0], flags=(*point.flags, *counted[1]))
-            self.store.add_point(number, replace(measured, point=point))
-            self.observer.point_measured(number, point)
-            points.append(point)
+            self.store.add_point(number, measured)
+            self.observer.point_measured(number, measured.point)
+            points.append(measured.point)
         return Measured(points=tuple(points))
 
     def _diagnose(
@@ -188,8 +188,15 @@ class _Steps:
             self.seconds[step] = self.seconds.get(step, 0.0) + self._clock() - begin_s
 
 
-def _what_failed(point: Point, server: Server) -> str | None:
-    """Why a point, and with it the trial, has failed; None when it has not."""
+def _what_failed(measured: MeasuredPoint, server: Server) -> str | None:
+    """Why a point, and with it the trial, has failed; None when it has not.
+
+    One that only stalled now and then has not: its numbers are suspect, but its server works. With a server
+    that stays silent a point is broken off.
+    """
+    if measured.broken_off is not None:
+        return measured.broken_off
+    point = measured.point
     # Requests longer than the window finish in none, and are measured by their tokens all the same.
     if point.failed > MAX_FAILED_SHARE * (point.done + point.failed) or point.out_tok_s == 0:
         return max(point.errors, key=lambda e: point.errors[e]) if point.errors else "no request finished"

@@ -7,6 +7,7 @@ from pathlib import Path
 from autotune.errors import UserError
 from autotune.store.connection import database_url, open_engine
 from autotune.store.evidence import EvidenceStore
+from autotune.store.read_only import open_read_only
 
 
 def study_database(ref: str | None) -> str:
@@ -23,6 +24,16 @@ def study_database(ref: str | None) -> str:
 def open_store(database: str, *, create: bool = False) -> Iterator[EvidenceStore]:
     """The evidence of a study file, to read it."""
     engine = open_engine(database_url(database), create=create)
+    try:
+        yield EvidenceStore(engine)
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def look_into(database: str) -> Iterator[EvidenceStore]:
+    """The same, of a file that is not touched: one of another schema is an error. Raises StoreError."""
+    engine = open_read_only(database_url(database))
     try:
         yield EvidenceStore(engine)
     finally:

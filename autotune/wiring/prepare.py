@@ -6,14 +6,18 @@ from pathlib import Path
 from autotune.decide.space.check import Finding, Severity, check_space
 from autotune.decide.space.default_space import MIN_CONTEXT_TOKENS, default_space
 from autotune.domain.machine import Environment, Model
-from autotune.domain.objective import Objective, default_objectives
+from autotune.domain.objective import Objective, check_slos, default_objectives
+from autotune.domain.prompt_text import PromptText
+from autotune.domain.slo import Slo
 from autotune.domain.space import SearchSpace
 from autotune.domain.study import Limits, StudySpec
 from autotune.domain.workload import Lengths, Workload
 from autotune.errors import UserError
+from autotune.files.prompt_lines import source_texts
 from autotune.files.space_document import read_document
 from autotune.files.spaces import load_space
 from autotune.files.studies import StudyFile, load_study
+from autotune.files.workloads import load_workload
 from autotune.host.machine import read_machine
 from autotune.host.model import read_model
 from autotune.host.vllm import find_vllm
@@ -36,13 +40,18 @@ class RunRequest:
     space: str | None = None
     database: str | None = None
     vllm: str | None = None
+    workload: str | None = None
+    """A name or a file, see `load_workload`; instead of the study file's. What follows is put into it."""
     streams: tuple[int, ...] | None = None
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
+    prompt_tokens: Lengths | None = None
+    output_tokens: Lengths | None = None
+    rate_per_stream: float | None = None
     context_tokens: int | None = None
     """The context every configuration must allow; for the derived search space."""
     objectives: tuple[Objective, ...] = ()
+    slos: tuple[Slo, ...] = ()
     seed: int | None = None
+    no_finals: bool = False
     startup_s: float | None = None
     ports: PortRange | None = None
 
@@ -56,6 +65,8 @@ class PreparedStudy:
     spec: StudySpec
     environment: Environment
     url: str
+    texts: tuple[PromptText, ...]
+    """The prompts of a workload that has them from a file of the user."""
     findings: tuple[Finding, ...]
     """What the check of the search space has to say, none of it an error."""
 
@@ -73,8 +84,18 @@ def prepare_study(request: RunRequest) -> PreparedStudy:
     """
     model = read_model(request.model)
     file = load_study(request.study, Path.cwd()) if request.study else _no_file(model)
-    workload = _workload(request, file.workload)
-    objectives = _objectives(request, file.objectives, workload)
+    base = load_workload(request.workload, Path.cwd()) if request.workload else file.workload
+    workload = adjusted(
+        base,
+        streams=request.streams,
+        prompt_tokens=request.prompt_tokens,
+        output_tokens=request.output_tokens,
+        rate_per_stream=request.rate_per_stream,
+        slos=request.slos,
+    )
+    texts = source_texts(workload)
+    of_file = file.objectives if workload.streams == file.workload.streams else ()
+    objectives = _objectives(request, of_file, workload)
     space_ref = request.space or file.search_space
     space = load_space(space_ref, Path.cwd()) if space_ref else None
     # What the user wrote is read first: a look at vLLM can take 20 s.
@@ -92,7 +113,7 @@ def prepare_study(request: RunRequest) -> PreparedStudy:
         workload=workload,
         objectives=objectives,
         seed=file.seed if request.seed is None else request.seed,
-        limits=replace(file.limits, startup_s=request.startup_s) if request.startup_s else file.limits,
+        limits=_limits(request, file.limits),
         architecture=model.architecture,
     )
     return PreparedStudy(
@@ -101,7 +122,16 @@ def prepare_study(request: RunRequest) -> PreparedStudy:
         spec=spec,
         environment=environment,
         url=url,
+        texts=texts,
         findings=checked(space, environment),
+    )
+
+
+def _limits(request: RunRequest, base: Limits) -> Limits:
+    return replace(
+        base,
+        startup_s=request.startup_s or base.startup_s,
+        finalists=0 if request.no_finals else base.finalists,
     )
 
 
@@ -138,32 +168,39 @@ def checked(space: SearchSpace, environment: Environment) -> tuple[Finding, ...]
     return findings
 
 
-def _workload(request: RunRequest, base: Workload) -> Workload:
+def adjusted(
+    base: Workload,
+    *,
+    streams: tuple[int, ...] | None = None,
+    prompt_tokens: Lengths | None = None,
+    output_tokens: Lengths | None = None,
+    rate_per_stream: float | None = None,
+    slos: tuple[Slo, ...] = (),
+) -> Workload:
+    """`base` with what the command line says instead. Raises UserError where that does not fit the rest."""
     try:
         return replace(
             base,
-            streams=request.streams or base.streams,
-            prompt_tokens=_or_fixed(request.prompt_tokens, base.prompt_tokens),
-            output_tokens=_or_fixed(request.output_tokens, base.output_tokens),
+            streams=streams or base.streams,
+            prompt_tokens=prompt_tokens or base.prompt_tokens,
+            output_tokens=output_tokens or base.output_tokens,
+            rate_per_stream=base.rate_per_stream if rate_per_stream is None else rate_per_stream,
+            slos=slos or base.slos,
         )
     except ValueError as error:
-        raise UserError(f"workload: {error}") from None
-
-
-def _or_fixed(tokens: int | None, base: Lengths) -> Lengths:
-    return base if tokens is None else Lengths.fixed(tokens)
+        raise UserError(f"workload {base.name}: {error}") from None
 
 
 def _objectives(
     request: RunRequest, of_file: tuple[Objective, ...], workload: Workload
 ) -> tuple[Objective, ...]:
-    """Those asked for; other stream counts than the study file's make its objectives the default ones."""
-    of_file = () if request.streams else of_file
+    """Those asked for, else those of the study file, none where other stream counts than its are measured."""
     chosen = request.objectives or of_file or default_objectives(workload.streams)
     for objective in chosen:
         if objective.streams not in workload.streams:
             counts = ", ".join(map(str, workload.streams))
             raise UserError(f"objective {objective}: measured are {counts} streams; change it or --streams")
+    check_slos(chosen, workload.slos)
     return chosen
 
 

@@ -1,6 +1,5 @@
 """Judges servers by the rules that come with autotune: names failures, reads back what became of settings."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -8,13 +7,11 @@ from autotune.bench.metrics import read_metrics
 from autotune.decide.effective import EffectiveBook, effective
 from autotune.decide.failures.classify import classify
 from autotune.decide.failures.rulebook import Rules
-from autotune.decide.server_counts import server_counts
 from autotune.domain.effective import Effective, Observed, ServerMetrics
 from autotune.domain.machine import Environment
-from autotune.domain.measurement import Flag, RequestRecord, ServerCounts
 from autotune.files.effective import VLLM_EFFECTIVE, read_effective
 from autotune.files.rules import VLLM_RULES, read_rules
-from autotune.tune.ports import Diagnose, ReadBack
+from autotune.tune.ports import Diagnose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,18 +26,12 @@ class ServerReadBack:
         """Its metrics now; None when it has none, or does not answer."""
         return read_metrics(url)
 
-    def counts(
-        self, before: ServerMetrics | None, after: ServerMetrics | None, requests: Sequence[RequestRecord]
-    ) -> tuple[ServerCounts, tuple[Flag, ...]] | None:
-        """What it counted between two looks, and what does not fit; None when one of them saw nothing."""
-        return server_counts(before, after, self.book.counters, requests)
-
     def effective(self, observed: Observed) -> Effective:
         """Facts, and the settings that are not what was asked for."""
         return effective(observed, self.book, self.rules, self.environment)
 
 
-def judges_of(environment: Environment) -> tuple[Diagnose, ReadBack]:
+def judges_of(environment: Environment) -> tuple[Diagnose, ServerReadBack]:
     """What names failures and what reads servers of `environment` back, from the rule files read once."""
     rules = read_rules(VLLM_RULES)
     book = read_effective(VLLM_EFFECTIVE)

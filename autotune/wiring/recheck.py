@@ -19,6 +19,7 @@ from autotune.domain.study import Limits
 from autotune.domain.trial import Interrupted, Origin, Step, TrialRecord
 from autotune.domain.workload import Workload
 from autotune.errors import HarnessError
+from autotune.files.prompt_lines import source_texts
 from autotune.host.cache import cache_dir
 from autotune.server.gpu_memory import NvidiaSmi
 from autotune.server.launcher import LocalLauncher
@@ -51,8 +52,9 @@ def recheck_interrupt(plan: RecheckPlan, end_s: float) -> Interrupt:
 def run_rechecks(plan: RecheckPlan, watch: RecheckWatch, interrupt: Interrupt) -> tuple[Recheck, ...]:
     """Run the trials of `plan` until `interrupt` says stop; those broken off are not among the results.
 
-    Raises EnvironmentFault when a server cannot be started at all or the study runs elsewhere, and
-    ProcessStillAlive when one would not go; what was found until then is kept.
+    Raises EnvironmentFault when a server cannot be started at all or the study runs elsewhere, FileError when
+    the study's prompts are a file that is gone or was changed, and ProcessStillAlive when a server would not
+    go; what was found until then is kept.
     """
     with writer_lock(plan.url), open_store(plan.url) as store:
         return _Rechecker(plan, store.rechecks, watch, interrupt).run()
@@ -81,6 +83,7 @@ class _Rechecker:
         self._interrupt = interrupt
         environment = Environment(machine=plan.info.environment.machine, vllm=plan.vllm)
         self._diagnose, self._read_back = judges_of(environment)
+        self._texts = source_texts(plan.info.workload)
         gpus = [gpu.index for gpu in plan.info.environment.machine.gpus]
         self._memory = SettlingMemory(NvidiaSmi(gpus))
         self._launcher = LocalLauncher(
@@ -136,7 +139,7 @@ class _Rechecker:
         streams = streams_to_recheck(record, info.workload.streams)
         return TrialRunner(
             launcher=self._launcher,
-            bench=LoadBench(info.model, _short(info.workload, streams)),
+            bench=LoadBench(info.model, _short(info.workload, streams), texts=self._texts),
             store=_Log(self._store, key),
             diagnose=self._diagnose,
             read_back=self._read_back,

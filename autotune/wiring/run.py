@@ -1,11 +1,14 @@
 """Puts the adapters together and runs the loop."""
 
 import time
+from dataclasses import fields
 from datetime import UTC, datetime
 
 from autotune.bench.load import LoadBench
 from autotune.domain.interrupt import Interrupt
+from autotune.domain.objective import wanted_requests
 from autotune.domain.study import StudyInfo
+from autotune.domain.workload import Workload
 from autotune.errors import StudyMismatch
 from autotune.files.space_document import space_document
 from autotune.host.cache import cache_dir
@@ -32,14 +35,16 @@ def run_study(prepared: PreparedStudy, observer: Observer, interrupt: Interrupt)
     Raises StudyMismatch when the file holds a study of something else.
     """
     with writer_lock(prepared.url), open_store(prepared.url, create=True) as store:
-        _begin_or_continue(store, prepared)
+        begin_or_continue(store, prepared)
+        if renewed := store.reestimate():
+            observer.note(f"points computed anew from their requests, by new definitions: {renewed}")
         if not store.budgets_s():
             learner = learner_of(prepared.spec, prepared.environment)
             take_over(store, learner, prepared.url, observer.note)
         store.begin_run(prepared.budget_s, _now())
         ended = "error"
         try:
-            end = _loop(prepared, store, observer, interrupt).run()
+            end = loop_of(prepared, store, observer, interrupt).run()
             ended = end.ending.value
         finally:
             store.end_run(time.monotonic() - prepared.request.begun_s, ended)
@@ -52,9 +57,10 @@ def make_interrupt(prepared: PreparedStudy) -> Interrupt:
     return Interrupt(time.monotonic, end_s - prepared.spec.limits.stop_reserve_s)
 
 
-def _loop(
+def loop_of(
     prepared: PreparedStudy, store: EvidenceStore, observer: Observer, interrupt: Interrupt
 ) -> StudyLoop:
+    """The loop of one invocation, with all it works with; what a killed recheck left running is ended."""
     spec = prepared.spec
     launcher = LocalLauncher(
         command=prepared.environment.vllm.command,
@@ -68,7 +74,14 @@ def _loop(
     diagnose, read_back = judges_of(prepared.environment)
     runner = TrialRunner(
         launcher=launcher,
-        bench=LoadBench(spec.model, spec.workload),
+        bench=LoadBench(
+            spec.model,
+            spec.workload,
+            texts=prepared.texts,
+            note=observer.note,
+            counters=read_back.book.counters,
+            wanted_requests=wanted_requests(spec.objectives),
+        ),
         store=store,
         diagnose=diagnose,
         read_back=read_back,
@@ -94,7 +107,8 @@ def _loop(
     )
 
 
-def _begin_or_continue(store: EvidenceStore, prepared: PreparedStudy) -> None:
+def begin_or_continue(store: EvidenceStore, prepared: PreparedStudy) -> None:
+    """Keep what a new study is about. Raises StudyMismatch when the file holds a study of something else."""
     info = store.info()
     if info is None:
         store.create(prepared.spec, space_document(prepared.spec.space), prepared.environment, _now())
@@ -115,7 +129,7 @@ def _identity(info: StudyInfo, prepared: PreparedStudy) -> list[tuple[str, objec
         ("model", info.model, spec.model),
         ("name", info.name, spec.name),
         ("objectives", " ".join(map(str, info.objectives)), " ".join(map(str, spec.objectives))),
-        ("workload", info.workload, spec.workload),
+        *_workload_identity(info.workload, spec.workload),
         ("seed", info.seed, spec.seed),
         ("vLLM", info.environment.vllm.version, environment.vllm.version),
         ("machine", stored_machine.hostname, machine.hostname),
@@ -126,6 +140,20 @@ def _identity(info: StudyInfo, prepared: PreparedStudy) -> list[tuple[str, objec
             f"{spec.space.name} ({spec.space.digest})",
         ),
     ]
+
+
+def _workload_identity(stored: Workload, given: Workload) -> list[tuple[str, object, object]]:
+    """Field by field, those that decide what is sent and looked at."""
+    return [
+        (f"a workload whose {field.name} is", _as_written(stored, field.name), _as_written(given, field.name))
+        for field in fields(Workload)
+        if field.compare
+    ]
+
+
+def _as_written(workload: Workload, field: str) -> object:
+    value: object = getattr(workload, field)
+    return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else value
 
 
 def _now() -> datetime:

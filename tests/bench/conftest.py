@@ -16,5 +16,11 @@ def sse_server() -> Iterator[SseServer]:
 
 
 @pytest.fixture
+def calm_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No point is repeated or flagged because the machine of the test is busy with something else."""
+    monkeypatch.setattr("autotune.bench.measured.client_flag", lambda *_: None)
+
+
+@pytest.fixture
 def no_interrupt() -> Interrupt:
     return Interrupt(time.monotonic, time.monotonic() + 3600)

@@ -8,10 +8,11 @@ import pytest
 import uvloop
 from sse_server import Script, SseServer
 
-from autotune.bench.client import Completion, Exchange, Prompt, complete, open_session
+from autotune.bench.client import complete, open_session
+from autotune.bench.exchange import Completion, Exchange, Prompt
 from autotune.domain.measurement import RequestRecord, RequestState
 
-PROMPT = Prompt(ids_json="[11,12,13,14]", tokens=4)
+PROMPT = Prompt(ids_json="[11,12,13,14]", tokens=4, output_tokens=6)
 
 
 def ask(server: SseServer, script: Script, tokens: int = 6, idle_s: float = 20.0) -> RequestRecord:
@@ -151,6 +152,26 @@ def test_usage_in_every_chunk_is_understood() -> None:
     exchange.take(b"[DONE]", 9.0)
     exchange.check()
     assert (exchange.error, exchange.chunk_s, exchange.output_tokens) == (None, [0.0, 1.0, 2.0], 3)
+
+
+def test_an_empty_usage_in_every_chunk_is_none() -> None:
+    """OpenAI sends it, and it must cost no more than the others do."""
+    exchange = Exchange(
+        completion=Completion(model="m", prompt=PROMPT, output_tokens=3, salt="s"), sent_s=0.0
+    )
+    for at in range(3):
+        exchange.take(b'{"choices":[{"text":"\\"usage\\":{}"}],"usage":null}', float(at))
+    assert exchange.output_tokens is None
+    exchange.take(b'{"choices":[],"usage":{"prompt_tokens":4,"completion_tokens":3}}', 3.0)
+    exchange.take(b"[DONE]", 9.0)
+    exchange.check()
+    assert (exchange.error, exchange.chunk_s, exchange.output_tokens) == (None, [0.0, 1.0, 2.0], 3)
+
+
+def test_a_shortened_request_says_so() -> None:
+    completion = Completion(model="m", prompt=PROMPT, output_tokens=2, salt="s", shortened=True)
+    record = Exchange(completion=completion, sent_s=0.0).record(1.0)
+    assert (record.shortened, record.wanted_output_tokens) == (True, 2)
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,14 @@ from sse_server import Script, SseServer
 
 from autotune.bench.load import LoadBench
 from autotune.decide.estimators import estimate
+from autotune.decide.failures.behaviour import is_silence
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.measurement import MeasuredPoint, RequestRecord, RequestState
 from autotune.domain.trial import Interruption
 from autotune.domain.workload import Lengths, Workload
 from autotune.tune.ports import Bench
 
+pytestmark = pytest.mark.usefixtures("calm_client")
 WORKLOAD = Workload(
     prompt_tokens=Lengths.fixed(12),
     output_tokens=Lengths.fixed(8),
@@ -68,7 +70,7 @@ def by_stream(measured: MeasuredPoint) -> dict[int, list[RequestRecord]]:
     return streams
 
 
-@pytest.mark.parametrize("name", ["smoke", "measure"])
+@pytest.mark.parametrize("name", ["smoke", "warm_up", "measure"])
 def test_it_is_the_bench_that_the_loop_asks_for(name: str) -> None:
     assert inspect.signature(getattr(LoadBench, name)) == inspect.signature(getattr(Bench, name))
 
@@ -114,6 +116,8 @@ def test_smoke_and_point_of_a_server_without_tokenize(sse_server: SseServer, no_
     measured = bench.measure(sse_server.url, 4, None, no_interrupt)
     assert measured is not None
     assert (measured.point.done, measured.point.failed, measured.point.errors) == (0, 1, {error: 1})
+    assert measured.broken_off == error
+    assert bench.warm_up(sse_server.url, no_interrupt) == error
     assert sse_server.requests == []
 
 
@@ -135,7 +139,11 @@ def test_a_point(sse_server: SseServer, no_interrupt: Interrupt, streams: int) -
     assert measured is not None
     begin, end = measured.window
     assert WORKLOAD.min_window_s <= end - begin <= WORKLOAD.max_window_s + 1e-9
-    assert measured.point == estimate(measured.requests, measured.window, streams)
+    whole = estimate(measured.requests, measured.window, streams)
+    noted = {"client": measured.point.client, "flags": (), "discarded": ()}
+    assert replace(measured.point, **noted) == replace(whole, **noted)
+    assert measured.point.client is not None
+    assert measured.broken_off is None
     assert measured.point.done > 0
     assert measured.point.failed == 0
     # A request can be cut off before the server has read it.
@@ -238,6 +246,7 @@ def test_a_server_that_cannot_be_reached(sse_server: SseServer, no_interrupt: In
     assert (measured.point.done, measured.point.errors.keys()) == (0, {"cannot connect: Connection refused"})
     assert 12 <= measured.point.failed <= 40
     assert measured.window[0] == 0.0
+    assert measured.broken_off == "cannot connect: Connection refused"
 
 
 @pytest.mark.parametrize(
@@ -257,22 +266,17 @@ def test_a_server_that_only_fails(
     assert (measured.point.done, measured.point.errors.keys()) == (0, {error})
     assert measured.point.out_tok_s == 0.0
     assert 12 <= measured.point.failed <= 40
+    assert measured.broken_off == error
 
 
 def test_a_server_that_hangs(sse_server: SseServer, no_interrupt: Interrupt) -> None:
     sse_server.answer = lambda number: STEADY if number < 6 else Script(hang_after=1)
     measured = LoadBench("m", LONG, idle_s=0.2).measure(sse_server.url, 4, None, no_interrupt)
     assert measured is not None
-    assert measured.point.errors.keys() == {"the server sent nothing for 0.2 s"}
+    assert measured.broken_off == "the server sent nothing for 0.2 s"
+    assert is_silence(measured.broken_off)
+    assert measured.point.errors.keys() == {measured.broken_off}
     assert 4 <= measured.point.failed <= 8  # no stream waits for a stall three times
-
-
-def test_a_server_that_falls_silent_in_the_window(sse_server: SseServer, no_interrupt: Interrupt) -> None:
-    sse_server.answer = lambda number: STEADY if number < 4 else Script(hang_after=1)
-    measured = measure(sse_server, no_interrupt)
-    assert measured is not None
-    assert measured.point.failed == 4
-    assert all(text.startswith("the server sent no output for") for text in measured.point.errors)
 
 
 def test_a_server_that_dies_under_load(sse_server: SseServer, no_interrupt: Interrupt) -> None:

@@ -18,6 +18,7 @@ from autotune.domain.interrupt import Interrupt
 from autotune.domain.measurement import RequestState
 from autotune.domain.workload import Lengths, Workload
 
+pytestmark = pytest.mark.usefixtures("calm_client")
 WORKLOAD = Workload(
     prompt_tokens=Lengths.fixed(64),
     output_tokens=Lengths.fixed(12),
@@ -155,3 +156,4 @@ def test_a_server_that_dies_under_load(
     assert measured is not None
     assert 12 <= measured.point.failed <= 40
     assert "cannot connect: Connection refused" in measured.point.errors
+    assert measured.broken_off in measured.point.errors

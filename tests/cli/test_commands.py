@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -82,9 +83,9 @@ class Folder:
 def study(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     """A folder in which one study has been run."""
     folder = Folder(tmp_path_factory.mktemp("study"), FAKE_VLLM)
-    done = folder.execute(folder.run_words("24s"))
+    done = folder.execute(folder.run_words("45s"))
     assert done.returncode == 0, done.stderr
-    assert "Winner: trial" in done.stdout
+    assert re.search("(Winner|Candidate): trial", done.stdout)  # as far as finals fit the budget here
     assert "completion" in done.stdout
     return folder
 
@@ -190,9 +191,15 @@ def test_best_for_machines_names_winner_baseline_and_front(study: Folder) -> Non
     best = json.loads(study.call("best", "--json").stdout)
     assert best["baseline"]["number"] == 0
     assert best["best"]["number"] in best["front"]
+    verdict = best["verdict"]
+    assert verdict["certainty"] in ("confirmed", "unconfirmed")
+    assert verdict["compared"] == best["best"]["number"]
+    if verdict["certainty"] == "confirmed":
+        assert 1 < verdict["low"] <= verdict["ratio"] == best["gain"] <= verdict["high"]
+        assert verdict["blocks"] >= 2
     alone = json.loads(study.call("best", "--json", "--prefer", "out_tok_s@1").stdout)
     rates = {t["number"]: t["values"]["out_tok_s@1"] for t in study.shown()["trials"] if t["values"]}  # type: ignore[call-overload,index]
-    assert alone["best"]["number"] == max(rates, key=lambda number: rates[number])
+    assert rates[alone["best"]["number"]] > 0.95 * max(rates.values())
 
 
 def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> None:
@@ -221,7 +228,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "best", "show", "lessons", "explain", "recheck", "check", "doctor"]
+    "command", ["run", "best", "show", "compare", "bench", "lessons", "explain", "recheck", "check", "doctor"]
 )
 def test_every_command_has_help_with_an_example(study: Folder, command: str) -> None:
     done = study.call(command, "--help")

@@ -120,7 +120,12 @@ def test_a_wrong_search_space(
         (("--budget", "1m", "--ports", "9-8"), ("--ports", "9-8")),
         (("--budget", "1m", "--space", "no-such-space"), ("no-such-space", "cpu-quickstart")),
         (("--budget", "1m", "--study", "no-such-study"), ("no-such-study", "quickstart")),
-        (("--budget", "1m", "--prompt-tokens", "0"), ("prompt_tokens",)),
+        (("--budget", "1m", "--prompt-tokens", "0"), ("--prompt-tokens '0'", "must be at least 1")),
+        (("--budget", "1m", "--output-tokens", "many"), ("--output-tokens 'many'", "256-1024")),
+        (("--budget", "1m", "--rate", "0"), ("rate_per_stream", "above 0")),
+        (("--budget", "1m", "--rate", "1", "--workload", "agent"), ("agent", "rate_per_stream", "turns")),
+        (("--budget", "1m", "--workload", "heavy"), ("heavy", "there are agent, chat", ".jsonl")),
+        (("--budget", "1m", "--workload", "none.jsonl"), ("none.jsonl", "cannot be read")),
     ],
 )
 def test_wrong_options(
@@ -130,6 +135,28 @@ def test_wrong_options(
     said: tuple[str, ...],
 ) -> None:
     _one_sentence(autotune("run", str(model), *words), 2, *said)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("w.toml", "schema = 1\nprompt_tokens = 0", ("w.toml: prompt_tokens", "must be at least 1")),
+        ("w.jsonl", '{"prompt": "a secret"}\n{"prompt": ["secret"]}', ("line 2", "`prompt` must be a text")),
+    ],
+)
+def test_a_wrong_workload(
+    autotune: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    model: Path,
+    name: str,
+    content: str,
+    said: tuple[str, ...],
+) -> None:
+    (tmp_path / name).write_text(content)
+    done = autotune("run", str(model), "--budget", "1m", "--workload", name)
+    _one_sentence(done, 2, *said)
+    assert "secret" not in done.stderr
+    assert not (tmp_path / "studies").exists()
 
 
 def test_a_vllm_that_is_not_there(

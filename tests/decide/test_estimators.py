@@ -2,58 +2,17 @@
 
 import random
 import statistics
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from raw_requests import closed_loop, points, request
 
 from autotune.decide.estimators import estimate, quantiles
 from autotune.domain.measurement import Point, Quantiles, RequestRecord, RequestState
-
-
-def request(
-    sent_s: float,
-    chunk_s: Sequence[float],
-    *,
-    tokens: int | None = None,
-    state: RequestState = RequestState.DONE,
-    wanted: int | None = None,
-    prompt_tokens: int | None = 100,
-    error: str | None = None,
-) -> RequestRecord:
-    count = len(chunk_s) if tokens is None and state is RequestState.DONE else tokens
-    return RequestRecord(
-        stream=0,
-        sequence=1,
-        prompt_index=0,
-        sent_s=sent_s,
-        chunk_s=tuple(chunk_s),
-        ended_s=chunk_s[-1] if chunk_s else sent_s,
-        wanted_output_tokens=wanted or count or len(chunk_s),
-        prompt_tokens=prompt_tokens,
-        output_tokens=count,
-        state=state,
-        error=error,
-    )
-
-
-def closed_loop(
-    streams: int, ttft_s: float, tpot_s: float, tokens: int, until_s: float, offset_s: float = 0.0
-) -> list[RequestRecord]:
-    """What `streams` clients of a server of constant speed see, each `offset_s` later than the one before."""
-    requests = []
-    for stream in range(streams):
-        sent = stream * offset_s
-        while sent < until_s:
-            chunks = [sent + ttft_s + k * tpot_s for k in range(tokens)]
-            seen = [c for c in chunks if c < until_s]
-            cut = len(seen) < tokens
-            state = RequestState.CUT if cut else RequestState.DONE
-            requests.append(request(sent, seen, state=state, tokens=None if cut else tokens, wanted=tokens))
-            sent = chunks[-1]
-    return requests
+from autotune.domain.metric import FLOORS
+from autotune.domain.slo import Slo
 
 
 def test_a_window_over_one_request() -> None:
@@ -64,9 +23,10 @@ def test_a_window_over_one_request() -> None:
         out_tok_s=0.5,
         prompt_tok_s=10.0,
         req_s=0.1,
-        ttft_s=Quantiles(n=1, p50=1.0, p95=1.0),
-        tpot_s=Quantiles(n=1, p50=0.5, p95=0.5),
-        e2e_s=Quantiles(n=1, p50=3.0, p95=3.0),
+        ttft_s=Quantiles(n=1, p50=1.0),
+        tpot_s=Quantiles(n=1, p50=0.5),
+        chunk_gap_s=Quantiles(n=4, p50=0.5),
+        e2e_s=Quantiles(n=1, p50=3.0),
         done=1,
         failed=0,
     )
@@ -76,13 +36,14 @@ def test_the_window_takes_its_beginning_and_not_its_end() -> None:
     point = estimate([request(0.0, [1.0, 2.0, 3.0, 4.0])], (2.0, 4.0), 1)
     assert point.out_tok_s == pytest.approx(2 / 2.0)
     assert (point.done, point.ttft_s, point.e2e_s) == (0, None, None)
-    assert estimate([request(0.0, [2.0, 3.0])], (2.0, 4.0), 1).ttft_s == Quantiles(n=1, p50=2.0, p95=2.0)
+    assert point.chunk_gap_s == Quantiles(n=2, p50=1.0)  # those that end at 2 and at 3
+    assert estimate([request(0.0, [2.0, 3.0])], (2.0, 4.0), 1).ttft_s == Quantiles(n=1, p50=2.0)
 
 
 def test_tokens_of_a_request_are_spread_over_its_chunks() -> None:
     point = estimate([request(0.0, [1.0, 2.0, 3.0], tokens=12)], (1.5, 3.5), 1)
     assert point.out_tok_s == pytest.approx(8 / 2.0)
-    assert point.tpot_s == Quantiles(n=1, p50=2 / 11, p95=2 / 11)
+    assert point.tpot_s == Quantiles(n=1, p50=2 / 11)
 
 
 def test_a_cut_request_weighs_what_finished_ones_did() -> None:
@@ -95,7 +56,7 @@ def test_a_cut_request_weighs_what_finished_ones_did() -> None:
 def test_a_cut_request_has_prompt_tokens_and_ttft_but_is_not_done() -> None:
     point = estimate([request(1.0, [2.0, 3.0], state=RequestState.CUT)], (0.0, 4.0), 1)
     assert (point.prompt_tok_s, point.req_s, point.done, point.failed) == (25.0, 0.0, 0, 0)
-    assert point.ttft_s == Quantiles(n=1, p50=1.0, p95=1.0)
+    assert point.ttft_s == Quantiles(n=1, p50=1.0)
     assert (point.tpot_s, point.e2e_s) == (None, None)
 
 
@@ -114,20 +75,20 @@ def test_failed_requests_are_counted_and_nothing_else() -> None:
 def test_a_request_longer_than_the_window_has_a_latency_where_it_ends() -> None:
     requests = closed_loop(1, ttft_s=1.0, tpot_s=1.0, tokens=20, until_s=100.0)
     point = estimate(requests, (35.0, 45.0), 1)
-    assert point.e2e_s == Quantiles(n=1, p50=20.0, p95=20.0)
-    assert point.tpot_s == Quantiles(n=1, p50=1.0, p95=1.0)
+    assert point.e2e_s == Quantiles(n=1, p50=20.0)
+    assert point.tpot_s == Quantiles(n=1, p50=1.0)
 
 
 def test_shortened_requests_are_left_out_of_e2e_only() -> None:
-    requests = [request(0.0, [1.0, 2.0], wanted=2), request(2.0, [3.0, 4.0, 5.0, 6.0], wanted=4)]
+    requests = [request(0.0, [1.0, 2.0], shortened=True), request(2.0, [3.0, 4.0, 5.0, 6.0])]
     point = estimate(requests, (0.0, 10.0), 1)
-    assert (point.done, point.e2e_s) == (2, Quantiles(n=1, p50=4.0, p95=4.0))
-    assert point.tpot_s == Quantiles(n=2, p50=1.0, p95=1.0)
+    assert (point.done, point.e2e_s) == (2, Quantiles(n=1, p50=4.0))
+    assert point.tpot_s == Quantiles(n=2, p50=1.0)
 
 
 def test_one_token_has_no_time_between_tokens() -> None:
     point = estimate([request(0.0, [1.0])], (0.0, 2.0), 1)
-    assert (point.tpot_s, point.e2e_s) == (None, Quantiles(n=1, p50=1.0, p95=1.0))
+    assert (point.tpot_s, point.e2e_s) == (None, Quantiles(n=1, p50=1.0))
 
 
 def test_nothing_seen_is_no_latency() -> None:
@@ -158,51 +119,59 @@ def test_a_closed_loop_gives_the_exact_rate_where_total_by_total_does_not(offset
     assert sum(r.output_tokens or 0 for r in first) / total_s < 0.9 * streams * tokens / e2e_s
 
 
-@given(st.lists(st.floats(0, 1e6), min_size=2, max_size=50))
-def test_quantiles_are_those_of_the_standard_library(values: list[float]) -> None:
-    twentieths = statistics.quantiles(values, n=20, method="inclusive")
-    assert quantiles(values) == Quantiles(
-        n=len(values), p50=pytest.approx(twentieths[9]), p95=pytest.approx(twentieths[18])
-    )
+@given(st.lists(st.floats(0, 1e6), min_size=2, max_size=700))
+def test_quantiles_are_those_of_the_standard_library_and_high_ones_need_enough(values: list[float]) -> None:
+    percentiles = statistics.quantiles(values, n=100, method="inclusive")
+    found = quantiles(values)
+    assert found is not None
+    assert (found.n, found.p50) == (len(values), pytest.approx(percentiles[49]))
+    for name, floor in FLOORS.items():
+        expected = pytest.approx(percentiles[int(name[1:]) - 1]) if len(values) >= floor else None
+        assert name == "p50" or found.at(name) == expected
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=700))
+def test_quantiles_rise_and_lie_within_their_intervals(values: list[float]) -> None:
+    found = quantiles(values)
+    assert found is not None
+    known = [value for name in FLOORS if (value := found.at(name)) is not None]
+    assert [min(values), *known, max(values)] == sorted([min(values), *known, max(values)])
+    assert found.highest[1] == known[-1]
+    for name, interval in found.intervals.items():
+        value = found.at(name)
+        assert value is not None
+        assert interval.low <= value <= interval.high
+        assert {interval.low, interval.high} <= set(values)
 
 
 @pytest.mark.parametrize(
-    ("values", "p50", "p95"),
-    [([3.0], 3.0, 3.0), ([4.0, 2.0], 3.0, 3.9), ([5.0, 1.0, 3.0], 3.0, 4.8), (list(range(101)), 50.0, 95.0)],
+    ("values", "p50"), [([3.0], 3.0), ([4.0, 2.0], 3.0), ([5.0, 1.0, 3.0], 3.0), ([1.0, 2.0, 3.0, 4.0], 2.5)]
 )
-def test_known_quantiles(values: list[float], p50: float, p95: float) -> None:
-    assert quantiles(values) == Quantiles(n=len(values), p50=pytest.approx(p50), p95=pytest.approx(p95))
+def test_the_median_is_always_given_and_few_values_bound_nothing(values: list[float], p50: float) -> None:
+    assert quantiles(values) == Quantiles(n=len(values), p50=p50)
     assert quantiles([]) is None
 
 
-@st.composite
-def points(draw: st.DrawFn) -> tuple[list[RequestRecord], tuple[float, float]]:
-    """Requests as a point may bring them; times in 1/64 s, so that shifting them is exact."""
-    requests = []
-    for _ in range(draw(st.integers(0, 12))):
-        sent = draw(st.integers(0, 600))
-        gaps = draw(st.lists(st.integers(1, 60), max_size=8))
-        chunks = [(sent + sum(gaps[: k + 1])) / 64 for k in range(len(gaps))]
-        state = draw(st.sampled_from(RequestState if chunks else [RequestState.CUT, RequestState.FAILED]))
-        requests.append(
-            request(
-                sent / 64,
-                chunks,
-                state=state,
-                tokens=draw(st.integers(1, 40)) if state is RequestState.DONE else None,
-                wanted=draw(st.sampled_from([20, 40])),
-                error="x" if state is RequestState.FAILED else None,
-            )
-        )
-    begin = draw(st.integers(0, 500))
-    return requests, (begin / 64, (begin + draw(st.integers(1, 500))) / 64)
+def test_chunk_gaps_have_no_interval_since_one_step_makes_many() -> None:
+    found = estimate([request(0.0, [float(k) for k in range(1, 800)])], (0.0, 1000.0), 1).chunk_gap_s
+    assert found == Quantiles(n=798, p50=1.0, p90=1.0, p95=1.0, p99=1.0)
+
+
+def test_gaps_of_different_requests_are_not_mixed() -> None:
+    requests = [request(0.0, [1.0, 1.5]), request(0.0, []), request(5.0, [6.0]), request(7.0, [8.0, 8.25])]
+    requests[1] = replace(requests[1], state=RequestState.CUT)
+    gaps = estimate(requests, (0.0, 10.0), 1).chunk_gap_s
+    assert gaps == Quantiles(n=2, p50=0.375)
+
+
+SLOS = tuple(Slo.parse(text) for text in ("ttft_p95=500ms", "tpot_p90=300ms", "e2e_p99=4s"))
 
 
 def close(a: Point, b: Point) -> bool:
     """Equal but for the last digits."""
     numbers = [
         [p.out_tok_s, p.prompt_tok_s, p.req_s]
-        + [x for q in (p.ttft_s, p.tpot_s, p.e2e_s) if q for x in (q.n, q.p50, q.p95)]
+        + [x for q in (p.ttft_s, p.tpot_s, p.e2e_s) if q for x in (q.n, q.p50)]
         for p in (a, b)
     ]
     counts = [(p.streams, p.window_s, p.done, p.failed, p.errors) for p in (a, b)]
@@ -215,7 +184,7 @@ def test_the_order_of_requests_does_not_matter(
 ) -> None:
     requests, window = data
     shuffled = rng.sample(requests, len(requests))
-    assert estimate(shuffled, window, 2) == estimate(requests, window, 2)
+    assert estimate(shuffled, window, 2, SLOS) == estimate(requests, window, 2, SLOS)
 
 
 @given(points(), st.integers(-64_000, 64_000))

@@ -1,12 +1,14 @@
 """When to start, try again, and end."""
 
+from dataclasses import replace
+
 import pytest
 from builders import failed, measured, record
 
-from autotune.decide.schedule import attributed, due_retry, stopping_failure, worth_starting
+from autotune.decide.schedule import attributed, control_due, due_retry, stopping_failure, worth_starting
 from autotune.domain.failure import Blame
 from autotune.domain.space import Configuration
-from autotune.domain.trial import Failed, Interrupted, Interruption, Outcome
+from autotune.domain.trial import Failed, Interrupted, Interruption, Origin, Outcome, TrialRecord
 
 OK = measured(s1=1.0)
 
@@ -41,6 +43,33 @@ def test_before_the_first_measured_trial_anything_is_worth_trying_while_time_is_
 def test_what_was_cut_short_is_tried_again_and_a_fault_only_once(outcomes: list[Outcome], due: bool) -> None:
     records = [record(n, outcome, {"a": 1}) for n, outcome in enumerate(outcomes)]
     assert (due_retry(records, retries=1) == Configuration(values={"a": 1})) is due
+
+
+@pytest.mark.parametrize("origin", [Origin.CONTROL, Origin.FINAL])
+def test_a_control_or_a_final_that_was_cut_short_is_not_made_good(origin: Origin) -> None:
+    cut = replace(record(1, Interrupted(reason=Interruption.BUDGET), {"a": 1}), origin=origin)
+    assert due_retry([record(0, OK, {"a": 1}), cut], retries=1) is None
+
+
+def _trials(*origins: Origin) -> list[TrialRecord]:
+    """The baseline is what has no parameters: a control, and here every final, too."""
+    bare = (Origin.BASELINE, Origin.CONTROL, Origin.FINAL)
+    return [
+        replace(record(n, OK, {} if origin in bare else {"a": n}), origin=origin)
+        for n, origin in enumerate(origins)
+    ]
+
+
+def test_the_baseline_is_measured_again_after_so_many_trials_that_are_new() -> None:
+    base, new, again = Origin.BASELINE, Origin.SAMPLED, Origin.RETRY
+    assert not control_due(_trials(base, *[new] * 5), every=6)
+    assert control_due(_trials(base, *[new] * 6), every=6)
+    assert control_due(_trials(base, *[new] * 5, Origin.ISOLATION), every=6)
+    assert not control_due(_trials(base, *[new] * 5, again), every=6)
+    assert not control_due(_trials(base, *[new] * 6, Origin.CONTROL, *[new] * 5), every=6)
+    assert not control_due(_trials(base, *[new] * 6, Origin.FINAL), every=6)
+    assert not control_due(_trials(base, *[new] * 60), every=0)
+    assert not control_due([record(0, failed(), {}), *_trials(*[new] * 9)], every=6)
 
 
 def test_a_fault_of_one_configuration_is_not_counted_to_another() -> None:

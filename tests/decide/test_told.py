@@ -1,12 +1,16 @@
 """What the sampler is told of each way a trial can end."""
 
+from dataclasses import replace
+
 import pytest
-from builders import failed, measured, objectives
+from builders import failed, measured, objectives, point, record
 
 from autotune.decide.told import ToldState, told
 from autotune.domain.failure import Blame
-from autotune.domain.trial import Interrupted, Interruption
+from autotune.domain.measurement import Quantiles
+from autotune.domain.trial import Interrupted, Interruption, Measured
 from autotune.errors import HarnessError
+from autotune.report.words import outcome
 
 
 def test_a_measured_trial_is_told_with_its_values_in_the_order_of_the_objectives() -> None:
@@ -32,6 +36,17 @@ def test_what_the_settings_did_not_do_teaches_the_sampler_nothing(blame: Blame) 
 @pytest.mark.parametrize("reason", list(Interruption))
 def test_an_interrupted_trial_teaches_nothing(reason: Interruption) -> None:
     assert told(Interrupted(reason=reason), objectives()).state is ToldState.FAIL
+
+
+def test_a_trial_that_works_but_shows_too_little_is_no_failure_and_no_number() -> None:
+    ladder = (replace(point(8, 50.0), ttft_s=Quantiles(n=40, p50=0.1)), point(1, 10.0))
+    wanted = objectives("out_tok_s@1", "ttft_p95@8")
+    result = told(Measured(points=ladder), wanted)
+    assert (result.state, result.values) == (ToldState.PRUNED, None)
+    assert result.constraints == {"works": -1.0, "scored": 1.0}
+    assert outcome(record(3, Measured(points=ladder)), wanted) == (
+        "out_tok_s@1 10.0 tok/s, too few requests for ttft_p95@8: 40 of 130"
+    )
 
 
 def test_a_ladder_without_an_objective_is_a_bug_and_never_a_zero() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from autotune.decide.space.sampling import draw
 from autotune.domain.expression import Expression
-from autotune.domain.launch import ServerArgs, flag_words, server_args, shell_words
+from autotune.domain.launch import ServerArgs, flag_words, server_args, shell_lines, shell_words
 from autotune.domain.launch import settings as settings_of
 from autotune.domain.space import (
     CategoricalDomain,
@@ -253,9 +253,10 @@ def test_bash_reads_all_the_nasty_words() -> None:
 
 
 def check_in_bash(argv: list[str], value: str) -> None:
-    line = shell_words(["python3", "-c", SHOW, *argv], {"T_VALUE": value})
-    done = subprocess.run(["bash", "-c", line], capture_output=True, check=True)
-    assert json.loads(done.stdout) == [argv, value]
+    for render in (shell_words, shell_lines):
+        text = render(["python3", "-c", SHOW, *argv], {"T_VALUE": value})
+        done = subprocess.run(["bash", "-c", text], capture_output=True, check=True)
+        assert json.loads(done.stdout) == [argv, value]
 
 
 def test_a_program_with_an_equals_sign_is_still_the_program(tmp_path) -> None:
@@ -268,7 +269,17 @@ def test_a_program_with_an_equals_sign_is_still_the_program(tmp_path) -> None:
 
 
 def test_no_words() -> None:
-    assert shell_words([], {}) == ""
+    assert shell_words([], {}) == shell_lines([], {}) == ""
+
+
+def test_each_flag_is_on_a_line_with_its_values() -> None:
+    argv = ["vllm", "serve", "a model", "--sizes", "1", "2", "--enforce-eager", "--x", '{"a": 1}']
+    assert shell_lines(argv, {"A": "b"}).split("\n") == [
+        "A=b vllm serve 'a model' \\",
+        "  --sizes 1 2 \\",
+        "  --enforce-eager \\",
+        """  --x '{"a": 1}'""",
+    ]
 
 
 def test_settings_are_named_as_vllm_names_them_whatever_the_space_calls_them() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from autotune.decide.space.sampling import sample
 from autotune.domain.launch import server_args
-from autotune.domain.objective import METRICS
 from autotune.domain.space import (
     CategoricalDomain,
     Configuration,
@@ -471,8 +470,3 @@ def test_the_documented_space_is_one(tmp_path: Path) -> None:
     write(tmp_path, examples[1], "study.toml")
     assert load_space("space.toml", tmp_path).name == "mine"
     assert load_study("study.toml", tmp_path).search_space == "mine"
-
-
-def test_the_documented_metrics_are_all_there_are() -> None:
-    listed = DOCS.read_text().partition("Metrics: ")[2]
-    assert all(f"`{metric}`" in listed for metric in METRICS)

@@ -8,6 +8,7 @@ from autotune.errors import FileError, UserError
 from autotune.files.shipped import STUDIES, shipped_folder
 from autotune.files.spaces import load_space
 from autotune.files.studies import load_study
+from autotune.files.workloads import load_workload
 
 
 def write(folder: Path, text: str) -> None:
@@ -38,6 +39,9 @@ smoke_s = 5.5
 stop_grace_s = 3
 retries = 0
 isolation_launches = 3
+control_every = 9
+finalists = 2
+max_blocks = 5
 memory_floor_bytes = 2147483648
 """,
     )
@@ -64,6 +68,9 @@ memory_floor_bytes = 2147483648
         stop_grace_s=3.0,
         retries=0,
         isolation_launches=3,
+        control_every=9,
+        finalists=2,
+        max_blocks=5,
         memory_floor_bytes=2 * 2**30,
     )
 
@@ -99,13 +106,18 @@ WRONG = {
     "stream 0": ("workload.streams = [0, 1]", "workload", "`streams` must be rising"),
     "streams no numbers": ("workload.streams = [1, 2.5]", "workload.streams", "whole numbers"),
     "streams true": ("workload.streams = [true]", "workload.streams", "whole numbers"),
-    "no prompt": ("workload.prompt_tokens = 0", "workload", "`prompt_tokens` must be at least 1"),
+    "no prompt": ("workload.prompt_tokens = 0", "workload.prompt_tokens", "must be at least 1"),
+    "lengths": ("workload.output_tokens.min = 9", "workload.output_tokens.max", "is missing"),
     "windows": ("workload.min_window_s = 99", "workload", "`max_window_s` must hold"),
     "unknown part of the workload": ("workload.stream = [1]", "workload.stream", "did you mean `streams`?"),
-    "workload a text": ("workload = 'heavy'", "workload", "must be a table"),
+    "unknown workload": ("workload = 'heavy'", "workload", "no workload is called 'heavy'; there are agent"),
+    "workload a number": ("workload = 7", "workload", "must be a text in quotes"),
     "no time to start": ("limits.startup_s = 0", "limits.startup_s", "above 0"),
     "negative launches": ("limits.isolation_launches = -1", "limits.isolation_launches", "0 or more"),
     "negative retries": ("limits.retries = -1", "limits.retries", "0 or more"),
+    "negative controls": ("limits.control_every = -1", "limits.control_every", "0 or more"),
+    "negative finalists": ("limits.finalists = -1", "limits.finalists", "0 or more"),
+    "one block": ("limits.max_blocks = 1", "limits.max_blocks", "2 or more"),
     "negative floor": ("limits.memory_floor_bytes = -1", "limits.memory_floor_bytes", "0 (no watch) or more"),
     "unknown limit": ("limits.startup = 1", "limits.startup", "did you mean `startup_s`?"),
 }
@@ -119,6 +131,31 @@ def test_wrong_files(case: str, tmp_path: Path) -> None:
         load_study("s.toml", tmp_path)
     assert (caught.value.path, caught.value.key) == ("s.toml", key)
     assert told in caught.value.problem
+
+
+def test_a_workload_by_its_name_or_its_file(tmp_path: Path) -> None:
+    write(tmp_path, "schema = 1\nworkload = 'rag'\nobjectives = ['ttft_p95@1']")
+    assert load_study("s.toml", tmp_path).workload == load_workload("rag", tmp_path)
+    (tmp_path / "mine.toml").write_text("schema = 1\nprompt_tokens = 5\nstreams = [3]")
+    write(tmp_path, "schema = 1\nworkload = 'mine.toml'")
+    study = load_study("s.toml", tmp_path)
+    assert (study.workload.name, study.workload.prompt_tokens) == ("mine", Lengths.fixed(5))
+    assert list(map(str, study.objectives)) == ["out_tok_s@3"]
+
+
+def test_an_error_in_a_workload_by_its_name_is_told_of_its_own_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("schema = 1\nturn = 5")
+    write(tmp_path, "schema = 1\nworkload = 'mine.toml'")
+    with pytest.raises(FileError, match=r"^mine\.toml: turn: there is no such key; did you mean `turns`\?"):
+        load_study("s.toml", tmp_path)
+
+
+def test_the_prompts_of_a_study_lie_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/own.jsonl").write_text('{"prompt": "x"}\n')
+    (tmp_path / "sub/s.toml").write_text("schema = 1\nworkload.source = 'own.jsonl'")
+    workload = load_study("sub/s.toml", tmp_path).workload
+    assert workload.source == str(tmp_path / "sub/own.jsonl")
 
 
 def test_an_unknown_name(tmp_path: Path) -> None:

@@ -207,3 +207,20 @@ def test_a_repeat_is_of_something_that_worked(tmp_path: Path) -> None:
     repeat = search.propose(lambda configuration: configuration.values.get("a") == 2)
     assert repeat is not None
     assert repeat.configuration.values["a"] in (1, 3)
+
+
+def test_controls_and_finals_leave_the_sampler_as_it_was(tmp_path: Path) -> None:
+    """As many trials that failed for no fault of their own, which samplers never look at, change as much."""
+    best = Told(state=ToldState.COMPLETE, values=(1e6, 1e6), constraints={"works": -1.0})
+    proposals = []
+    for name, origins, told in (
+        ("repeats", (Origin.CONTROL, Origin.FINAL), best),
+        ("nothing", (Origin.SAMPLED, Origin.SAMPLED), Told(state=ToldState.FAIL)),
+    ):
+        search = OptunaSearch(spec(SPACE), _url(tmp_path, name))
+        made = _advance(search, 18)
+        for _ in range(4):
+            for configuration, origin in zip((Configuration(), made[12]), origins, strict=True):
+                search.tell(search.begin(configuration, origin), told)
+        proposals.append([search.propose(), *_advance(search, 3)])
+    assert proposals[0] == proposals[1]

@@ -11,6 +11,15 @@ from hypothesis import strategies as st
 
 from autotune.domain.failure import Blame
 from autotune.domain.machine import FlagFact
+from autotune.domain.measurement import (
+    Attainment,
+    ClientLoad,
+    Flag,
+    FlagKind,
+    Interval,
+    Quantiles,
+    ServerCounts,
+)
 from autotune.domain.server import ServerMark
 from autotune.domain.space import SearchSpace, Value
 from autotune.domain.trial import Failed, Interrupted, Interruption, Measured, Outcome, Step
@@ -20,6 +29,20 @@ from autotune.store.connection import open_engine
 from autotune.store.evidence import EvidenceStore
 
 SPACE = SearchSpace(name="s", parameters=())
+FULL_POINT = replace(
+    point(8, 50.0),
+    ttft_s=Quantiles(
+        n=700, p50=1.0, p90=2.0, p95=3.0, p99=4.0, intervals={"p50": Interval(low=0.9, high=1.1)}
+    ),
+    chunk_gap_s=Quantiles(n=90_000, p50=0.01, p90=0.02, p95=0.03, p99=0.04),
+    goodput_req_s=1.5,
+    slo=Attainment(met=9, of=10, interval=Interval(low=0.6, high=0.98)),
+    errors={"HTTP 500: x": 2},
+    server=ServerCounts(generation_tokens=500, out_tok_s=49.9, running=7.5),
+    client=ClientLoad(cpu_share=0.1, loop_lag_p99_s=0.0004, run_queue_s=None, involuntary_switches=3),
+    flags=(Flag(kind=FlagKind.PREEMPTED, text="3 requests were begun anew"),),
+    discarded=(Flag(kind=FlagKind.STALLED, text="all streams were silent for 2.1 s"),),
+)
 MARK = ServerMark(token="t", log_path="/tmp/x.log", tmp_dir="/tmp/at-x", port=8123, boot_id="b")
 
 
@@ -47,7 +70,7 @@ def test_the_study_comes_back_and_its_flags_are_not_kept(store: EvidenceStore, t
 @pytest.mark.parametrize(
     "outcome",
     [
-        Measured(points=(point(1, 10.0), point(8, 50.0))),
+        Measured(points=(point(1, 10.0), FULL_POINT)),
         Failed(failure=failure(numbers={"estimated_len": 3968.0, "text": "x"}), points=(point(1, 10.0),)),
         Failed(failure=failure(Blame.UNKNOWN, root_line="it's 100 % \U0001f980", line_number=3)),
         Interrupted(reason=Interruption.USER),
@@ -87,9 +110,10 @@ def test_any_configuration_comes_back_with_its_types(tmp_path: Path, values: dic
 def test_raw_requests_come_back_to_the_microsecond(store: EvidenceStore) -> None:
     store.begin(record(0, None), MARK)
     odd = request(sequence=5, chunk_s=(), output_tokens=None, prompt_tokens=None, error="HTTP 500")
-    kept = replace(measured_point(8, 50.0), requests=(request(), odd))
+    kept = replace(measured_point(8, 50.0), requests=(request(shortened=True), odd))
     store.add_point(0, kept)
-    assert store.requests(0, 8) == kept.requests
+    store.add_point(0, measured_point(1, 10.0))
+    assert store.measured_points(0) == (measured_point(1, 10.0), kept)
 
 
 @given(st.lists(st.integers(0, 3_600_000_000), max_size=50), st.integers(0, 10**9))

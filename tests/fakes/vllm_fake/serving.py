@@ -128,7 +128,7 @@ class FakeServer:
                 models = [{"id": name, "root": self.model} | card for name in self.names]
                 status, answer = 200, _json({"object": "list", "data": models})
             case "POST", "/tokenize":
-                ids = tokenise(str(json.loads(body)["prompt"]))
+                ids = tokenise(_prompt_text(json.loads(body)))
                 told = {"count": len(ids), "max_model_len": self.max_model_len, "tokens": ids}
                 status, answer = 200, _json(told | {"token_strs": None})
             case "POST", "/v1/completions":
@@ -345,6 +345,14 @@ def tokenise(text: str) -> list[int]:
     """One token for each 4 bytes of UTF-8; the same text always gives the same ids."""
     data = text.encode()
     return [zlib.crc32(data[at : at + 4]) % 32000 for at in range(0, len(data), 4)]
+
+
+def _prompt_text(request: dict[str, object]) -> str:
+    """The text of a request to `/tokenize`, a chat written out by a template."""
+    if "messages" not in request:
+        return str(request["prompt"])
+    turns = [f"<{message['role']}>{message.get('content') or ''}" for message in request["messages"]]
+    return "".join(turns) + "<assistant>"
 
 
 def _words(value: object) -> list[str]:

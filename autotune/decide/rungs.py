@@ -1,0 +1,104 @@
+"""Two configurations of a study side by side, at each stream count: what they gave, and how they differ."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from autotune.decide.blocks import BASELINE, block_model
+from autotune.domain.difference import Difference
+from autotune.domain.measurement import Point
+from autotune.domain.objective import Objective
+from autotune.domain.trial import Measured, TrialRecord
+
+COMPARED = ("out_tok_s", "ttft_p50", "tpot_p50")
+"""Metrics whose differences are told at each stream count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """What a configuration gave at one stream count: geometric means over `launches`."""
+
+    out_tok_s: float
+    prompt_tok_s: float
+    total_s: float | None
+    launches: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """One stream count. A side that was not measured there is None.
+
+    `differences` are by the name of the metric, the other against the baseline; only blocks of the finals
+    give any.
+    """
+
+    streams: int
+    baseline: Level | None
+    other: Level | None
+    differences: Mapping[str, Difference]
+
+
+def rungs(
+    records: Sequence[TrialRecord], baseline: TrialRecord | None, other: TrialRecord | None
+) -> tuple[Rung, ...]:
+    """A rung for each stream count of either; from the blocks they have in common, else from all launches."""
+    sides = [_launches(records, record) for record in (baseline, other)]
+    common = {r.block for r in sides[0] if r.block is not None} & {r.block for r in sides[1]}
+    if common:
+        sides = [[record for record in side if record.block in common] for side in sides]
+    counts = sorted({point.streams for side in sides for record in side for point in record.points})
+    return tuple(
+        Rung(
+            streams=streams,
+            baseline=_level(sides[0], streams),
+            other=_level(sides[1], streams),
+            differences=_differences(records, other, streams) if common and other else {},
+        )
+        for streams in counts
+    )
+
+
+def _launches(records: Sequence[TrialRecord], of: TrialRecord | None) -> list[TrialRecord]:
+    return [
+        record
+        for record in records
+        if of is not None
+        and record.configuration.digest == of.configuration.digest
+        and isinstance(record.outcome, Measured)
+    ]
+
+
+def _differences(
+    records: Sequence[TrialRecord], other: TrialRecord, streams: int
+) -> Mapping[str, Difference]:
+    found: dict[str, Difference] = {}
+    for metric in COMPARED:
+        model = block_model(records, _reader(Objective(metric=metric, streams=streams)))
+        if (difference := model.difference(BASELINE, other.configuration.digest)) is not None:
+            found[metric] = difference
+    return found
+
+
+def _reader(objective: Objective) -> Callable[[TrialRecord], float | None]:
+    return lambda record: objective.value(record.points)
+
+
+def _level(launches: Sequence[TrialRecord], streams: int) -> Level | None:
+    points = [point for record in launches for point in record.points if point.streams == streams]
+    if not points:
+        return None
+    return Level(
+        out_tok_s=_mean(points, lambda point: point.out_tok_s) or 0.0,
+        prompt_tok_s=_mean(points, lambda point: point.prompt_tok_s) or 0.0,
+        total_s=_mean(points, lambda point: point.total_s),
+        launches=len(points),
+    )
+
+
+def _mean(points: Sequence[Point], read: Callable[[Point], float | None]) -> float | None:
+    """Geometric mean of what is above 0, as the differences have it; None where nothing is."""
+    values = [value for point in points if (value := read(point)) is not None and value > 0]
+    if len(values) == 1:
+        return values[0]
+    return math.exp(fmean(map(math.log, values))) if values else None

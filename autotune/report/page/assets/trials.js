@@ -1,0 +1,63 @@
+// The list of all trials: sorted, filtered, opened.
+
+const STATES = ['measured', 'failed', 'interrupted', 'running'];
+
+const said = (settings) => settings.map(([name, value]) => `${name}=${value}`).join(', ') || "vLLM's defaults";
+
+const stateMark = (trial) => el('span', { class: `state ${trial.state}` }, trial.state);
+
+const trialColumns = () => [
+  {
+    label: 'Trial', numeric: true, value: (trial) => trial.number,
+    cell: (trial) => {
+      const button = el('button', { type: 'button', class: 'link' }, String(trial.number));
+      const mark = trial.front ? el('span', { class: 'front-mark', title: 'On the Pareto front' }, '\u2605 ') : null;
+      return el('span', {}, mark, button);
+    },
+  },
+  { label: 'State', value: (trial) => trial.state, cell: stateMark },
+  ...report.objectives.map(({ name, unit, scale }, index) => ({
+    label: name, unit, short: name, numeric: true,
+    value: (trial) => (trial.values[index] === null ? null : trial.values[index] * scale),
+  })),
+  { label: 'Took', short: 'took', numeric: true, value: (trial) => trial.took_s, cell: (trial) => duration(trial.took_s) },
+  {
+    label: 'Settings', class: 'what', value: (trial) => said(trial.settings),
+    cell: (trial) => el(
+      'div', {},
+      trial.why ? el('span', { class: 'why' }, trial.why) : null,
+      el('span', {}, `${said(trial.settings)}${trial.purpose}`),
+    ),
+  },
+];
+
+const startTrials = () => {
+  const host = byId('all-trials');
+  if (!report.trials.length) return;
+  const table = dataTable({
+    columns: trialColumns(), rows: report.trials, openRow: (trial) => openTrial(trial.number),
+  });
+  const words = el('input', {
+    id: 'filter', type: 'search', placeholder: 'Filter: a number, a setting, a cause', 'aria-label': 'Filter the trials',
+  });
+  const counts = (state) => report.trials.filter((trial) => trial.state === state).length;
+  const state = el(
+    'select', { id: 'filter-state', 'aria-label': 'Which trials' },
+    el('option', { value: '' }, `All (${report.trials.length})`),
+    ...STATES.filter(counts).map((name) => el('option', { value: name }, `${name} (${counts(name)})`)),
+    el('option', { value: 'front' }, `on the front (${report.trials.filter((trial) => trial.front).length})`),
+  );
+  const texts = new Map(report.trials.map((trial) => [
+    trial, `${trial.number} ${said(trial.settings)} ${trial.why} ${trial.purpose}`.toLowerCase(),
+  ]));
+  const choose = () => {
+    const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
+    table.show(report.trials.filter((trial) => (
+      (state.value === '' || (state.value === 'front' ? trial.front : trial.state === state.value))
+      && wanted.every((word) => (/^\d+$/.test(word) ? String(trial.number) === word : texts.get(trial).includes(word)))
+    )));
+  };
+  words.addEventListener('input', choose);
+  state.addEventListener('change', choose);
+  host.replaceChildren(el('div', { class: 'bar' }, words, state), table.element);
+};
