@@ -4,7 +4,7 @@ from autotune.cli.console import out
 from autotune.decide.verdict import Verdict, verdict
 from autotune.domain.objective import Objective
 from autotune.domain.study import StudyInfo
-from autotune.domain.trial import TrialRecord
+from autotune.domain.trial import Measured, TrialRecord
 from autotune.report import words
 from autotune.report.verdict import ladder, notes, sentences
 from autotune.store.evidence import EvidenceStore
@@ -17,7 +17,9 @@ def print_summary(store: EvidenceStore, database: str) -> None:
         return
     found = verdict(records, info.objectives)
     if found is None:
-        out.print(f"No configuration has been measured in {len(records)} trials.", highlight=False)
+        worked = any(isinstance(record.outcome, Measured) for record in records)
+        what = "scored: too few requests fit the windows" if worked else "measured"
+        out.print(f"No configuration has been {what}, in {len(records)} trials.", highlight=False)
         if records:
             out.print("Reasons:  autotune show", highlight=False)
         return

@@ -27,9 +27,9 @@ MAX_DRIFT = 0.05
 _MIN_TPOT_DRIFT = MAX_DRIFT / 2
 _BLOCKS = 8
 _MIN_T = 1.5
-"""Standard errors by which the halves must differ. With the two other conditions fewer than 2 in 100 windows
-of simulated steady loads are flagged, whatever the load; at 0.5 one in three is, where reading prompts takes
-most of the time."""
+"""Standard errors by which the halves must differ. With the two other conditions at most 2 in 100 windows of
+simulated steady loads are flagged, and 5 in 100 where many streams wait for long prompts most of the time; at
+0.5 it is one in three there."""
 _MIN_TOKENS = 100
 _MIN_GAPS = 4
 """Chunk gaps of a request within one half from which its time per token there is taken."""

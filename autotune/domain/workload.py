@@ -58,8 +58,8 @@ class Lengths:
         return str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
 
 
-PROMPT_TOKENS = Lengths.fixed(512)
-OUTPUT_TOKENS = Lengths.fixed(128)
+PROMPT_TOKENS = Lengths(low=410, high=614)
+OUTPUT_TOKENS = Lengths(low=102, high=154)
 """The lengths where nothing else is asked for."""
 
 

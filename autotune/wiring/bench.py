@@ -14,7 +14,7 @@ from autotune.bench.probe import find_dialect
 from autotune.bench.served import find_served
 from autotune.domain.bench import BenchResult, Dialect, Endpoint
 from autotune.domain.interrupt import Interrupt
-from autotune.domain.measurement import Point
+from autotune.domain.measurement import MeasuredPoint, Point
 from autotune.domain.prompt_text import PromptText
 from autotune.domain.trial import Interruption
 from autotune.domain.workload import Workload
@@ -129,9 +129,9 @@ def run_bench(prepared: PreparedBench, observer: BenchObserver, interrupt: Inter
     failure: str | None = None
     for repeat in range(prepared.request.repeats):
         ladders.append([])
-        for point in _ladder(prepared, repeat, observer, interrupt):
+        for point, why in _ladder(prepared, repeat, observer, interrupt):
             ladders[-1].append(point)
-            failure = failure or _failure(point)
+            failure = failure or why
         if failure or interrupt.reason:
             break
     result = replace(prepared.result, ladders=tuple(tuple(points) for points in ladders if points))
@@ -175,8 +175,8 @@ def _dialect(
 
 def _ladder(
     prepared: PreparedBench, repeat: int, observer: BenchObserver, interrupt: Interrupt
-) -> Iterator[Point]:
-    """The points of one repeat, up to one at which nothing came back."""
+) -> Iterator[tuple[Point, str | None]]:
+    """The points of one repeat, up to one that ends it, with the reason for that."""
     expected_e2e_s: float | None = None
     for streams in prepared.request.workload.streams:
         observer.step(f"measuring, streams: {streams}")
@@ -186,18 +186,22 @@ def _ladder(
             return
         point = _without_secrets(measured.point, prepared.credentials)
         observer.point_measured(repeat, point, interrupt.clock() - begun_s)
-        yield point
-        if _failure(point):
+        failure = _failure(measured, prepared.credentials)
+        yield point, failure
+        if failure:
             return
         expected_e2e_s = point.total_s
 
 
-def _failure(point: Point) -> str | None:
-    """Why there is nothing to be told of a point; None where there is."""
+def _failure(measured: MeasuredPoint, credentials: Credentials | None) -> str | None:
+    """Why there is nothing to be told of a point, or no use in going on after it; None where there is."""
+    point = measured.point
+    if measured.broken_off is not None:
+        return f"broken off at {point.streams} streams: {_hidden(measured.broken_off, credentials)}"
     if point.out_tok_s > 0:
         return None
     why = max(point.errors, key=lambda error: point.errors[error], default="no request finished")
-    return f"nothing came back at {point.streams} streams: {why}"
+    return f"nothing came back at {point.streams} streams: {_hidden(why, credentials)}"
 
 
 def _without_secrets(point: Point, credentials: Credentials | None) -> Point:
