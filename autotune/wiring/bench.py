@@ -196,12 +196,12 @@ def _ladder(
 def _failure(measured: MeasuredPoint, credentials: Credentials | None) -> str | None:
     """Why there is nothing to be told of a point, or no use in going on after it; None where there is."""
     point = measured.point
-    if measured.broken_off is not None:
-        return f"broken off at {point.streams} streams: {_hidden(measured.broken_off, credentials)}"
-    if point.out_tok_s > 0:
+    if point.out_tok_s == 0:
+        why = max(point.errors, key=lambda error: point.errors[error], default="no request finished")
+        return f"nothing came back at {point.streams} streams: {_hidden(why, credentials)}"
+    if measured.broken_off is None:
         return None
-    why = max(point.errors, key=lambda error: point.errors[error], default="no request finished")
-    return f"nothing came back at {point.streams} streams: {_hidden(why, credentials)}"
+    return f"broken off at {point.streams} streams: {_hidden(measured.broken_off, credentials)}"
 
 
 def _without_secrets(point: Point, credentials: Credentials | None) -> Point:

@@ -190,8 +190,9 @@ def test_a_failed_trial_tells_why_on_one_screen(study: Folder) -> None:
 def test_best_for_machines_names_winner_baseline_and_front(study: Folder) -> None:
     best = json.loads(study.call("best", "--json").stdout)
     assert best["baseline"]["number"] == 0
-    assert best["best"]["number"] in best["front"]
     verdict = best["verdict"]
+    # The front goes by all launches, what is confirmed by the blocks of the finals alone.
+    assert best["best"]["number"] in best["front"] or verdict["certainty"] == "confirmed"
     assert verdict["certainty"] in ("confirmed", "unconfirmed")
     assert verdict["compared"] == best["best"]["number"]
     if verdict["certainty"] == "confirmed":

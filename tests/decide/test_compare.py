@@ -204,7 +204,7 @@ def test_what_was_not_measured_is_no_number() -> None:
         ({"gpus": ("H200", "H200")}, "The GPUs differ: L4; and H200, H200."),
         (
             {"workload": replace(WORKLOAD, prompt_tokens=Lengths(low=16, high=32), seed=3)},
-            "The workloads differ: prompt_tokens 512, seed 0; and prompt_tokens 16 to 32, seed 3.",
+            "The workloads differ: prompt_tokens 410 to 614, seed 0; and prompt_tokens 16 to 32, seed 3.",
         ),
     ],
 )

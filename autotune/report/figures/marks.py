@@ -14,6 +14,7 @@ from autotune.report.figures.text import escaped, shown, trial_hover
 from autotune.report.figures.theme import AMBER, BLUE, GREEN, GREY, SCALE, SMALL_PX
 from autotune.report.view import StudyView
 
+CONTEXT = "max_model_len"
 MOST_DRAWN = 800
 """Markers of configurations that are beaten; with more a browser gets slow, and nobody tells them apart."""
 
@@ -66,7 +67,7 @@ class Shade:
 
 def context_shade(records: Sequence[TrialRecord]) -> Shade | None:
     """By the length of the context that each configuration allows; None unless that differs among them."""
-    lengths: dict[int, float | None] = {record.number: record.context_tokens for record in records}
+    lengths = {record.number: _context(record) for record in records}
     if len({length for length in lengths.values() if length is not None}) < 2:
         return None
     return Shade(title="max_model_len, tokens", by_trial=lengths, log=True)
@@ -136,6 +137,14 @@ def settings_text(record: TrialRecord) -> str:
     """The configuration in a cell of a table."""
     values = record.configuration.values
     return ", ".join(f"{name}={shown(value)}" for name, value in values.items()) or "vLLM's defaults"
+
+
+def _context(record: TrialRecord) -> float | None:
+    """What was asked for; where nothing was, what vLLM took."""
+    value = record.configuration.values.get(CONTEXT)
+    if value is None and record.effective is not None:
+        value = record.effective.facts.get(CONTEXT)
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _middle(values: Sequence[float], *, log: bool) -> float:
