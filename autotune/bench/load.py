@@ -86,10 +86,11 @@ class LoadBench:
         return answer
 
     def warm_up(self, url: str, interrupt: Interrupt) -> str | None:
-        """Put every stream count of the workload on the server, shortly, until it no longer gets faster.
+        """Put every stream count of the workload on a new server, shortly, until it no longer gets faster.
 
         What was wrong when requests fail, else None; also None when interrupted.
         """
+        self._repeats.begin_server()
         limit_s = MAX_WARM_UP_S + _PROMPTS_S
         match run_blocking(self._warm_up(url), interrupt, limit_s):
             case Stopped.INTERRUPTED:

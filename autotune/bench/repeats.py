@@ -6,6 +6,9 @@ from autotune.domain.measurement import Flag, FlagKind, MeasuredPoint, Point
 
 MAX_STALL_REPEATS = 2
 """A server that compiles under load is done with it after that; one that stalls again does so always."""
+MAX_STALLS_A_SERVER = 4
+"""Repeats for stalls on one server: with a load of its own for its processors it stalls at each stream count, and
+would take several times as long as others to say so."""
 MAX_CPU_SHARE = 0.5
 """Of one core: a process of the client that needs more is not always there when something arrives."""
 _MIN_CPUS = 4
@@ -22,6 +25,12 @@ class Repeats:
         """How many processes were needed, by stream count."""
         self._is_useless = False
         """Whether a point that the client was too slow for has been repeated to no avail."""
+        self._stalls = 0
+        """Repeats for stalls on this server."""
+
+    def begin_server(self) -> None:
+        """What follows is measured on another server."""
+        self._stalls = 0
 
     def processes(self, streams: int) -> int:
         """How many are to send the load of that many streams."""
@@ -39,7 +48,9 @@ class Repeats:
         kinds = [flag.kind for flag in earlier]
         if bound is not None and FlagKind.CLIENT_BOUND in kinds:
             self._is_useless = True
-        if stall is not None and kinds.count(FlagKind.STALLED) < MAX_STALL_REPEATS:
+        is_new = kinds.count(FlagKind.STALLED) < MAX_STALL_REPEATS and self._stalls < MAX_STALLS_A_SERVER
+        if stall is not None and is_new:
+            self._stalls += 1
             return stall
         return None if self._is_useless or stall is not None else bound
 

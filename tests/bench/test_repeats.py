@@ -32,6 +32,17 @@ def test_a_stall_is_repeated_twice() -> None:
     assert repeats.reason(point(STALL), []) is STALL  # of the next point
 
 
+def test_a_server_that_always_stalls_is_not_repeated_at_every_stream_count() -> None:
+    repeats = Repeats(None, 8)
+    for _ in range(2):
+        assert repeats.reason(point(STALL), []) is STALL
+        assert repeats.reason(point(STALL), [STALL]) is STALL
+        assert repeats.reason(point(STALL), [STALL, STALL]) is None
+    assert repeats.reason(point(STALL), []) is None
+    repeats.begin_server()
+    assert repeats.reason(point(STALL), []) is STALL
+
+
 def test_a_point_that_was_broken_off_is_not_repeated() -> None:
     broken = replace(point(STALL), broken_off="the server sent nothing for 60 s")
     assert Repeats(None, 8).reason(broken, []) is None

@@ -17,7 +17,7 @@ import pytest
 from autotune.wiring.open import open_store
 
 ROOT = Path(__file__).parent.parent.parent
-BUDGET_S = 220
+BUDGET_S = 280
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2 * BUDGET_S)]
 
