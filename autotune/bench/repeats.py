@@ -7,8 +7,8 @@ from autotune.domain.measurement import Flag, FlagKind, MeasuredPoint, Point
 MAX_STALL_REPEATS = 2
 """A server that compiles under load is done with it after that; one that stalls again does so always."""
 MAX_STALLS_A_SERVER = 4
-"""Repeats for stalls on one server: with a load of its own for its processors it stalls at each stream count, and
-would take several times as long as others to say so."""
+"""Repeats for stalls on one server: one that always stalls would take several times as long as others to say
+so at each stream count."""
 MAX_CPU_SHARE = 0.5
 """Of one core: a process of the client that needs more is not always there when something arrives."""
 _MIN_CPUS = 4
