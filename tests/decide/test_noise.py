@@ -32,7 +32,7 @@ def test_quantiles_are_those_of_the_tables(probability: float, df: int, value: f
 
 @given(st.floats(0.001, 0.999), st.floats(0.5, 200))
 def test_the_quantile_is_where_the_distribution_has_that_probability(probability: float, df: float) -> None:
-    # Next to the middle the incomplete beta function rounds its argument to 1, and half of the digits are lost.
+    # Next to the middle the beta function rounds its argument to 1, and half of the digits are lost.
     assert t_cdf(t_quantile(probability, df), df) == pytest.approx(probability, abs=1e-7)
 
 
