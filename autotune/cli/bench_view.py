@@ -1,11 +1,9 @@
 """What is seen while a bench runs: a line for each point, and below them a live line on a terminal."""
 
-from types import TracebackType
-
-from rich.live import Live
 from rich.text import Text
 
 from autotune.cli.console import err
+from autotune.cli.live import LiveLine
 from autotune.domain.bench import BenchResult
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.measurement import Point
@@ -14,7 +12,7 @@ from autotune.units import format_duration
 from autotune.wiring.bench import BenchRequest
 
 
-class BenchView:
+class BenchView(LiveLine):
     """The `BenchObserver` of a terminal or a pipe: a line for each point, and below them a live line."""
 
     def __init__(self, request: BenchRequest, interrupt: Interrupt) -> None:
@@ -25,17 +23,6 @@ class BenchView:
         self._took_s: dict[int, float] = {}
         self._done = 0
         self._doing = ""
-        self._live = Live(console=err, get_renderable=self._line, refresh_per_second=2, transient=True)
-
-    def __enter__(self) -> "BenchView":
-        if err.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
 
     def found(self, result: BenchResult) -> None:
         """Say what is measured, and what is not exact about it."""
@@ -68,7 +55,7 @@ class BenchView:
         left_s = sum(self._took_s.get(streams, last_s) for streams in self._plan[self._done :])
         return f"about {format_duration(min(left_s, self._interrupt.left_s))} left"
 
-    def _line(self) -> Text:
+    def parts(self) -> list[str]:
+        """Step, time so far, time left."""
         took = format_duration(self._interrupt.clock() - self._begun_s)
-        parts = [self._doing or "preparing", f"{took} so far", self._left()]
-        return Text(" | ".join(parts), style="cyan", overflow="ellipsis", no_wrap=True)
+        return [self._doing or "preparing", f"{took} so far", self._left()]

@@ -4,12 +4,11 @@ Piped, or without colour, the same lines come out plain.
 """
 
 from collections.abc import Sequence
-from types import TracebackType
 
-from rich.live import Live
 from rich.text import Text
 
 from autotune.cli.console import err
+from autotune.cli.live import LiveLine
 from autotune.decide.ranking import baseline, gain_between, incumbent
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.measurement import Point
@@ -28,29 +27,20 @@ _DOING = {
 }
 
 
-class RunView:
+class RunView(LiveLine):
     """The `Observer` of a run in a terminal or a pipe; a context manager that shows the live line."""
 
     def __init__(self, objectives: tuple[Objective, ...], interrupt: Interrupt) -> None:
         self._objectives = objectives
         self._interrupt = interrupt
         self._records: list[TrialRecord] = []
+        self._standing = self._so_far()
         self._doing = ""
-        self._live = Live(console=err, get_renderable=self._line, refresh_per_second=2, transient=True)
-
-    def __enter__(self) -> "RunView":
-        if err.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
 
     def study_opened(self, records: Sequence[TrialRecord]) -> None:
         """Count what earlier invocations did to the incumbent and the failures so far."""
         self._records.extend(records)
+        self._standing = self._so_far()
 
     def trial_started(self, number: int, origin: Origin, configuration: Configuration) -> None:
         """Say what is tried."""
@@ -70,6 +60,7 @@ class RunView:
     def trial_finished(self, record: TrialRecord) -> None:
         """Say how it ended, how long it took and how much time is left."""
         self._records.append(record)
+        self._standing = self._so_far()
         state = words.state(record)
         took = format_duration(sum(record.step_s.values()))
         line = Text(f"           {state}", style=STYLES[state])
@@ -84,18 +75,15 @@ class RunView:
     def _print(self, text: Text) -> None:
         err.print(text, soft_wrap=True)
 
-    def _line(self) -> Text:
+    def parts(self) -> list[str]:
         """Phase, time left, incumbent and failures so far."""
+        left = f"{format_duration(self._interrupt.left_s)} left"
+        return [self._doing or "preparing", left, *self._standing]
+
+    def _so_far(self) -> tuple[str, str]:
+        """Incumbent and failures, which only a finished trial changes."""
         failed = sum(isinstance(record.outcome, Failed) for record in self._records)
-        parts = [
-            self._doing or "preparing",
-            f"{format_duration(self._interrupt.left_s)} left",
-            self._incumbent(),
-            f"{failed} of {len(self._records)} failed",
-        ]
-        return Text(
-            " | ".join(part for part in parts if part), style="cyan", overflow="ellipsis", no_wrap=True
-        )
+        return self._incumbent(), f"{failed} of {len(self._records)} failed"
 
     def _incumbent(self) -> str:
         best, base = incumbent(self._records, self._objectives), baseline(self._records)

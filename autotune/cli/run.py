@@ -84,7 +84,7 @@ def run(
         with stop_on_signals(interrupt), RunView(prepared.spec.objectives, interrupt) as view:
             end = run_study(prepared, view, interrupt)
         with open_store(prepared.url) as store:
-            print_summary(store, prepared.url)
+            print_summary(store)
         _finish(end)
 
 

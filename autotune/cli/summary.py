@@ -10,7 +10,7 @@ from autotune.report.verdict import ladder, notes, sentences
 from autotune.store.evidence import EvidenceStore
 
 
-def print_summary(store: EvidenceStore, database: str) -> None:
+def print_summary(store: EvidenceStore) -> None:
     """Baseline against winner, or why there is none."""
     info, records = store.info(), list(store.records())
     if info is None:
