@@ -38,17 +38,36 @@ def open_engine(url: str, *, create: bool) -> Engine:
     if path is not None:
         if create:
             _make_folder(path.parent)
-        elif not path.is_file():
-            raise StoreError(f"{path}: no such study file; `autotune run MODEL --db {path}` would make it")
+        else:
+            require_file(path)
     # Without a pool no file handle outlives its transaction: nothing to close, nothing to inherit.
     engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": BUSY_TIMEOUT_S} if path else {})
     if path is not None:
         event.listen(engine, "connect", _configure_sqlite)
-    try:
+    with opening(str(path or url)):
         _migrate(engine, str(path or url), create=create)
-    except (OperationalError, DatabaseError) as error:
-        raise StoreError(f"{path or url}: cannot be used as a study file: {error.orig}") from None
     return engine
+
+
+def require_file(path: Path) -> None:
+    """Raises StoreError when there is no study file at `path`."""
+    if not path.is_file():
+        raise StoreError(f"{path}: no such study file; `autotune run MODEL --db {path}` would make it")
+
+
+def require_study(version: int, where: str) -> None:
+    """Raises StoreError when the schema is 0: that of a file without a study."""
+    if version == 0:
+        raise StoreError(f"{where}: has no autotune study in it")
+
+
+@contextmanager
+def opening(where: str) -> Iterator[None]:
+    """Turn what a database says of a file that is none of its own into a StoreError."""
+    try:
+        yield
+    except (OperationalError, DatabaseError) as error:
+        raise StoreError(f"{where}: cannot be used as a study file: {error.orig}") from None
 
 
 def _make_folder(folder: Path) -> None:
@@ -71,8 +90,8 @@ def _migrate(engine: Engine, path: str, *, create: bool) -> None:
     """Apply the steps the file lacks, each in one transaction with its own record."""
     with engine.connect() as connection:
         version = check_version(connection, path)
-    if version == 0 and not create:
-        raise StoreError(f"{path}: has no autotune study in it")
+    if not create:
+        require_study(version, path)
     for number, step in enumerate(MIGRATIONS[version:], start=version + 1):
         with engine.begin() as connection:
             schema.create(connection, checkfirst=True)

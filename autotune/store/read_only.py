@@ -5,11 +5,10 @@ import sqlite3
 from pathlib import Path
 
 from sqlalchemy import Engine, create_engine
-from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import NullPool
 
 from autotune.errors import StoreError
-from autotune.store.connection import BUSY_TIMEOUT_S, database_path
+from autotune.store.connection import BUSY_TIMEOUT_S, database_path, opening, require_file, require_study
 from autotune.store.schema import MIGRATIONS, check_version
 
 
@@ -23,21 +22,17 @@ def open_read_only(url: str) -> Engine:
     if path is None:
         engine = create_engine(url, poolclass=NullPool)
     else:
-        if not path.is_file():
-            raise StoreError(f"{path}: no such study file; `autotune run MODEL --db {path}` would make it")
+        require_file(path)
         # Connections are handed from thread to thread by a server, and used by one at a time.
         engine = create_engine(url, poolclass=NullPool, creator=lambda: _connect(path))
-    try:
-        with engine.connect() as connection:
-            version = check_version(connection, str(path or url))
-    except (OperationalError, DatabaseError) as error:
-        raise StoreError(f"{path or url}: cannot be used as a study file: {error.orig}") from None
-    if version == 0:
-        raise StoreError(f"{path or url}: has no autotune study in it")
+    where = str(path or url)
+    with opening(where), engine.connect() as connection:
+        version = check_version(connection, where)
+    require_study(version, where)
     if version < len(MIGRATIONS):
         raise StoreError(
-            f"{path or url}: this study file has schema {version}, from an older autotune; bring it to "
-            f"schema {len(MIGRATIONS)} with: autotune show --db {path or url}"
+            f"{where}: this study file has schema {version}, from an older autotune; bring it to "
+            f"schema {len(MIGRATIONS)} with: autotune show --db {where}"
         )
     return engine
 
