@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
-from autotune.decide.noise import Noise, Read, neighbour_noise
+from autotune.decide.noise import Noise, Read, neighbour_noise, pooled
 from autotune.decide.student import t_cdf, t_quantile
 from autotune.domain.difference import Basis, Difference
 from autotune.domain.measurement import Interval
@@ -133,15 +133,7 @@ def block_model(records: Sequence[TrialRecord], read: Read) -> BlockModel:
             if value is not None and value > 0:
                 found[record.block][record.configuration.digest] = math.log(value)
     blocks = tuple(block for _, block in sorted(found.items()) if BASELINE in block and len(block) > 1)
-    return BlockModel(blocks=blocks, noise=_pooled(_residual(blocks), neighbour_noise(records, read)))
-
-
-def _pooled(*noises: Noise | None) -> Noise | None:
-    known = [noise for noise in noises if noise is not None]
-    df = sum(noise.df for noise in known)
-    if not df:
-        return None
-    return Noise(sd_log=math.sqrt(sum(noise.df * noise.sd_log**2 for noise in known) / df), df=df)
+    return BlockModel(blocks=blocks, noise=pooled(_residual(blocks), neighbour_noise(records, read)))
 
 
 def _residual(blocks: Sequence[Mapping[str, float]]) -> Noise | None:

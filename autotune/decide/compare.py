@@ -1,38 +1,50 @@
 """How two sides of a comparison differ at each stream count, from all the runs there are of each."""
 
-import re
 from collections.abc import Sequence
-from math import sqrt
 from statistics import geometric_mean
 
 from autotune.decide.blocks import block_model
 from autotune.decide.differences import difference
+from autotune.decide.ladder import launches_by_configuration
 from autotune.decide.likeness import unlikeness
-from autotune.decide.noise import Noise, Read, noise_of, prior_noise
+from autotune.decide.noise import Noise, Read, decodes_speculatively, noise_of, pooled, prior_noise
 from autotune.domain.comparison import Comparison, Row, Side
 from autotune.domain.difference import Basis, Difference
 from autotune.domain.measurement import Point
 from autotune.domain.metric import METRICS
-from autotune.domain.trial import Measured, TrialRecord
+from autotune.domain.study import StudyInfo
+from autotune.domain.trial import TrialRecord
 
 DEFAULT_METRICS = ("out_tok_s", "ttft_p50", "tpot_p50", "e2e_p50")
 _PRIOR_HOLDS = {"out_tok_s", "tpot_p50", "e2e_p50"}
 """What is usual of throughput is usual of these too, which a closed loop ties to it; the rest varies more."""
-_SPECULATIVE_FLAGS = {"--speculative-config", "--speculative_config", "-sc"}
 
 
 def runs_of(records: Sequence[TrialRecord], chosen: TrialRecord) -> tuple[tuple[Point, ...], ...]:
     """The ladders of the configuration of trial `chosen`: of all its trials that were measured."""
-    return tuple(
-        record.points
-        for record in records
-        if record.configuration.digest == chosen.configuration.digest and isinstance(record.outcome, Measured)
+    launches = launches_by_configuration(records).get(chosen.configuration.digest, [])
+    return tuple(record.points for record in launches)
+
+
+def side_of(name: str, study: str, info: StudyInfo, records: Sequence[TrialRecord], of: TrialRecord) -> Side:
+    """The configuration of trial `of`, with all its runs and the repeats of its study.
+
+    `name` is how the user finds it again, `study` what tells its study from others.
+    """
+    environment = info.environment
+    return Side(
+        name=name,
+        model=info.model,
+        workload=info.workload,
+        version=environment.vllm.version,
+        machine=environment.machine.hostname,
+        gpus=tuple(gpu.name for gpu in environment.machine.gpus),
+        runs=runs_of(records, of),
+        configuration=of.configuration,
+        study=study,
+        records=tuple(records),
+        speculative=decodes_speculatively(of),
     )
-
-
-def decodes_speculatively(record: TrialRecord) -> bool:
-    """Whether a trial's server was started with speculative decoding."""
-    return any(re.split(r"[=.]", word)[0] in _SPECULATIVE_FLAGS for word in record.argv)
 
 
 def compare(first: Side, second: Side, metrics: Sequence[str] = DEFAULT_METRICS) -> Comparison:
@@ -83,11 +95,9 @@ def _within_blocks(first: Side, second: Side, read: Read) -> Difference | None:
 def _noise(first: Side, second: Side, metric: str, streams: int, read: Read) -> tuple[Noise, Basis] | None:
     """What repeats in their studies have shown, else what is usual."""
     studies = {side.study: side.records for side in (first, second)}
-    seen = [noise for records in studies.values() if (noise := noise_of(records, read)) is not None]
-    df = sum(noise.df for noise in seen)
-    squares = sum(noise.df * noise.sd_log**2 for noise in seen)
-    if squares > 0:
-        return Noise(sd_log=sqrt(squares / df), df=df), Basis.NOISE
+    seen = pooled(*(noise_of(records, read) for records in studies.values()))
+    if seen is not None and seen.sd_log > 0:
+        return seen, Basis.NOISE
     if metric in _PRIOR_HOLDS:
         return prior_noise(streams, speculative=first.speculative or second.speculative), Basis.PRIOR
     return None

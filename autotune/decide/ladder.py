@@ -1,12 +1,9 @@
 """What a configuration gives at each stream count, over all its launches, and how sure that is."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
 
-from autotune.decide.intervals import CONFIDENCE
-from autotune.decide.student import t_quantile
+from autotune.decide.differences import level
 from autotune.domain.measurement import Interval, Point
 from autotune.domain.metric import METRICS
 from autotune.domain.trial import Measured, TrialRecord
@@ -14,7 +11,7 @@ from autotune.domain.trial import Measured, TrialRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Geometric mean over launches, with its interval at `CONFIDENCE`.
+    """Geometric mean over launches, with its interval at `autotune.decide.intervals.CONFIDENCE`.
 
     Of several launches the interval is theirs (Student's t of the logarithms). Of a single one it is that of
     the metric itself, by the requests in the window, and None where the metric has none.
@@ -69,12 +66,7 @@ def estimate(points: Sequence[Point], name: str) -> Estimate | None:
     if len(having) == 1:
         point, value = having[0]
         return Estimate(value=value, interval=metric.interval(point))
-    return _over_launches([value for _, value in having]) if having else None
-
-
-def _over_launches(values: Sequence[float]) -> Estimate:
-    logs = [math.log(value) for value in values]
-    mean = fmean(logs)
-    reach = t_quantile((1 + CONFIDENCE) / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-    interval = Interval(low=math.exp(mean - reach), high=math.exp(mean + reach))
-    return Estimate(value=math.exp(mean), interval=interval)
+    if not having:
+        return None
+    mean, interval = level([value for _, value in having])
+    return Estimate(value=mean, interval=interval)

@@ -4,6 +4,7 @@ It is the standard deviation of logarithms, so that 0.02 is 2 %, at any stream c
 """
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ Read = Callable[[TrialRecord], float | None]
 """A positive number of a trial; None where it has none."""
 
 _PRIOR_DF = 4
+_SPECULATIVE_FLAGS = {"--speculative-config", "--speculative_config", "-sc"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,20 @@ def prior_noise(streams: int, speculative: bool) -> Noise:
     """
     sd_log = 0.10 if speculative else 0.03 if streams <= 4 else 0.02
     return Noise(sd_log=sd_log, df=_PRIOR_DF)
+
+
+def pooled(*noises: Noise | None) -> Noise | None:
+    """The noise that several estimates of it tell together; None where there is none."""
+    known = [noise for noise in noises if noise is not None]
+    df = sum(noise.df for noise in known)
+    if not df:
+        return None
+    return Noise(sd_log=math.sqrt(sum(noise.df * noise.sd_log**2 for noise in known) / df), df=df)
+
+
+def decodes_speculatively(record: TrialRecord) -> bool:
+    """Whether a trial's server was started with speculative decoding."""
+    return any(re.split(r"[=.]", word)[0] in _SPECULATIVE_FLAGS for word in record.argv)
 
 
 def noise_of(records: Sequence[TrialRecord], read: Read) -> Noise | None:

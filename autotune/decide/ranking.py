@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from autotune.decide.noise import noise_of, prior_noise
+from autotune.decide.noise import decodes_speculatively, noise_of, prior_noise
 from autotune.domain.failure import Blame
 from autotune.domain.objective import Objective
 from autotune.domain.trial import Measured, TrialRecord
@@ -125,7 +125,7 @@ def luck(records: Sequence[TrialRecord], objectives: Sequence[Objective], record
     The larger of what is usual and what repeats have shown: the few there are tell little of how much other
     configurations vary.
     """
-    speculative = any(word.startswith("--speculative-config") for word in record.argv)
+    speculative = decodes_speculatively(record)
     usual = max(prior_noise(objective.streams, speculative).sd_log for objective in objectives)
     seen = noise_of(records, lambda each: score(each, objectives))
     return max(usual, seen.sd_log if seen else 0.0)

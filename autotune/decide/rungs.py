@@ -1,18 +1,17 @@
 """Two configurations of a study side by side, at each stream count: what they gave, and how they differ."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from autotune.decide.blocks import BASELINE, block_model
+from autotune.decide.ladder import estimate, launches_by_configuration
 from autotune.domain.difference import Difference
-from autotune.domain.measurement import Point
 from autotune.domain.objective import Objective
-from autotune.domain.trial import Measured, TrialRecord
+from autotune.domain.trial import TrialRecord
 
 COMPARED = ("out_tok_s", "ttft_p50", "tpot_p50")
 """Metrics whose differences are told at each stream count."""
+_MEANS = ("out_tok_s", "prompt_tok_s", "e2e_p50")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +42,8 @@ def rungs(
     records: Sequence[TrialRecord], baseline: TrialRecord | None, other: TrialRecord | None
 ) -> tuple[Rung, ...]:
     """A rung for each stream count of either; from the blocks they have in common, else from all launches."""
-    sides = [_launches(records, record) for record in (baseline, other)]
+    launches = launches_by_configuration(records)
+    sides = [launches.get(of.configuration.digest, []) if of else [] for of in (baseline, other)]
     common = {r.block for r in sides[0] if r.block is not None} & {r.block for r in sides[1]}
     if common:
         sides = [[record for record in side if record.block in common] for side in sides]
@@ -57,16 +57,6 @@ def rungs(
         )
         for streams in counts
     )
-
-
-def _launches(records: Sequence[TrialRecord], of: TrialRecord | None) -> list[TrialRecord]:
-    return [
-        record
-        for record in records
-        if of is not None
-        and record.configuration.digest == of.configuration.digest
-        and isinstance(record.outcome, Measured)
-    ]
 
 
 def _differences(
@@ -88,17 +78,10 @@ def _level(launches: Sequence[TrialRecord], streams: int) -> Level | None:
     points = [point for record in launches for point in record.points if point.streams == streams]
     if not points:
         return None
+    means = {name: found.value for name in _MEANS if (found := estimate(points, name)) is not None}
     return Level(
-        out_tok_s=_mean(points, lambda point: point.out_tok_s) or 0.0,
-        prompt_tok_s=_mean(points, lambda point: point.prompt_tok_s) or 0.0,
-        total_s=_mean(points, lambda point: point.total_s),
+        out_tok_s=means.get("out_tok_s", 0.0),
+        prompt_tok_s=means.get("prompt_tok_s", 0.0),
+        total_s=means.get("e2e_p50"),
         launches=len(points),
     )
-
-
-def _mean(points: Sequence[Point], read: Callable[[Point], float | None]) -> float | None:
-    """Geometric mean of what is above 0, as the differences have it; None where nothing is."""
-    values = [value for point in points if (value := read(point)) is not None and value > 0]
-    if len(values) == 1:
-        return values[0]
-    return math.exp(fmean(map(math.log, values))) if values else None

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from autotune.decide.compare import decodes_speculatively, runs_of
+from autotune.decide.compare import runs_of, side_of
 from autotune.decide.verdict import verdict
 from autotune.domain.comparison import Side
 from autotune.domain.study import StudyInfo
@@ -54,24 +54,12 @@ def _of_study(database: str, number: int | None) -> Side:
     if info is None:
         raise UserError(f"{database}: this file has no study in it yet")
     chosen = _trial(database, records, number) if number is not None else _best(database, info, records)
-    runs = runs_of(records, chosen)
-    if not runs:
+    if not runs_of(records, chosen):
         raise UserError(f"{database}: trial {chosen.number} was not measured to its end; see: autotune show")
     best = " (its best)" if number is None else ""
     path = database_path(url)
-    return Side(
-        name=f"{database}, trial {chosen.number}{best}",
-        model=info.model,
-        workload=info.workload,
-        version=info.environment.vllm.version,
-        machine=info.environment.machine.hostname,
-        gpus=tuple(gpu.name for gpu in info.environment.machine.gpus),
-        runs=runs,
-        configuration=chosen.configuration,
-        study=str(path.resolve()) if path else url,
-        records=records,
-        speculative=decodes_speculatively(chosen),
-    )
+    name = f"{database}, trial {chosen.number}{best}"
+    return side_of(name, str(path.resolve()) if path else url, info, records, chosen)
 
 
 def _trial(database: str, records: tuple[TrialRecord, ...], number: int) -> TrialRecord:

@@ -129,6 +129,9 @@ def test_what_the_server_counted_agrees(fake: str, folder: Path) -> None:
     server = point["server"]
     assert isinstance(server, dict)
     assert server["prefix_hits"] == 0
+    flags = point["flags"]
+    assert isinstance(flags, list)
+    assert "prefix_hits" not in {flag["kind"] for flag in flags}
     # A window of a fraction of a second has few steps in it; the 2 % are for longer ones.
     assert server["out_tok_s"] == pytest.approx(point["out_tok_s"], rel=0.25)
 

@@ -10,7 +10,8 @@ from builders import measured, point, record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.decide.compare import compare, decodes_speculatively, runs_of
+from autotune.decide.compare import compare, runs_of
+from autotune.decide.noise import decodes_speculatively
 from autotune.domain.comparison import Row, Side
 from autotune.domain.difference import Basis, Difference
 from autotune.domain.measurement import Flag, FlagKind

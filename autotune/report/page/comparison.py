@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from autotune.decide import compare as decide
-from autotune.decide.compare import decodes_speculatively, runs_of
 from autotune.domain.comparison import Row, Side
 from autotune.domain.difference import Basis, Difference
 from autotune.domain.measurement import Interval
@@ -84,19 +83,7 @@ def comparison(view: StudyView) -> Comparison | None:
 
 
 def _side(view: StudyView, record: TrialRecord) -> Side:
-    info = view.info
-    return Side(
-        name=f"trial {record.number}",
-        model=info.model,
-        workload=info.workload,
-        version=info.environment.vllm.version,
-        machine=info.environment.machine.hostname,
-        runs=runs_of(view.records, record),
-        configuration=record.configuration,
-        study=info.name,
-        records=view.records,
-        speculative=decodes_speculatively(record),
-    )
+    return decide.side_of(f"trial {record.number}", view.info.name, view.info, view.records, record)
 
 
 def _line(row: Row, first: Side, second: Side) -> Line:
