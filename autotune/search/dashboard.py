@@ -63,7 +63,8 @@ def dashboard_app(
     for number, shown in enumerate(trials):
         study.add_trial(_frozen(shown, space))
         # What keeps notes wants a handle, which Optuna itself gives for new trials only.
-        notes(Trial(study, study.get_trials(deepcopy=False)[number]._trial_id), shown.note)  # noqa: SLF001
+        key = study.get_trials(deepcopy=False)[number]._trial_id  # noqa: SLF001 - `Trial` wants Optuna's own id
+        notes(Trial(study, key), shown.note)
     app: WSGIApplication = wsgi(study._storage)  # noqa: SLF001 - a study does not tell where it is kept
     return app
 
