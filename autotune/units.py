@@ -4,6 +4,7 @@ units per second. Text that cannot be read is a ValueError whose message is a se
 
 import math
 import re
+from decimal import Decimal
 
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _BYTES = {
@@ -38,6 +39,28 @@ def parse_duration(text: str) -> float:
     if not 0 < seconds < math.inf:
         raise ValueError(f"a duration must be above 0 and finite, but {text!r} is not")
     return seconds
+
+
+def parse_time(text: str) -> float:
+    """Seconds in `text`, in milliseconds too: `500ms`, and all that `parse_duration` reads. Raises ValueError.
+
+    `format_exact_time` gives the same text again.
+    """
+    text = text.strip()
+    if not text.endswith("ms"):
+        return parse_duration(text)
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?\s*ms", text):
+        raise ValueError(f"{text!r} is not a duration; write it like 500ms or 2s")
+    # In decimal: 1.1 / 1000 is not the number that 0.0011 is.
+    return float(Decimal(text.removesuffix("ms").strip()) / 1000)
+
+
+def format_exact_time(seconds: float) -> str:
+    """`2s`, `500ms`: as `parse_time` reads it, to the last digit."""
+    exact = Decimal(repr(seconds))
+    number, unit = (exact, "s") if seconds >= 1 else (exact * 1000, "ms")
+    digits = f"{number:f}"
+    return (digits.rstrip("0").rstrip(".") if "." in digits else digits) + unit
 
 
 def format_duration(seconds: float) -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 from autotune.cli.console import errors_as_sentences, out, print_json
 from autotune.cli.options import AsJson, Database
 from autotune.domain.lesson import Lesson, Standing
+from autotune.domain.refusal import Grounds
 from autotune.domain.study import StudyInfo
 from autotune.errors import UserError
 from autotune.report import words
@@ -44,8 +45,10 @@ def lessons(
 
 def _print(info: StudyInfo, judged: Sequence[tuple[Lesson, Standing]]) -> None:
     counting = sum(standing is Standing.APPLIES for _, standing in judged)
-    forbidden = words.counted(info.rejected, "draw")
-    _line(f"{info.name}: {words.counted(len(judged), 'lesson')}, {counting} in force; {forbidden} rejected")
+    forbidden = words.counted(info.refused.get(Grounds.LESSON, 0), "configuration")
+    _line(
+        f"{info.name}: {words.counted(len(judged), 'lesson')}, {counting} in force; {forbidden} not launched for them"
+    )
     for lesson, standing in judged:
         finding = lesson.finding
         _line(f"\n{lesson.number:>3}  {finding}", bold=True)

@@ -107,8 +107,8 @@ def _show_all(
     environment = info.environment
     _line(f"{info.name}: {info.model}, vLLM {environment.vllm.version} on {environment.machine.hostname}")
     _line(f"{len(records)} trials in {format_duration(info.spent_s)}; * is on the Pareto front")
-    if info.rejected:
-        _line(f"{words.counted(info.rejected, 'draw')} rejected by lessons (see: autotune lessons)")
+    if info.refused:
+        _line(words.refused(info.refused))
     best = {record.number for record in front(records, info.objectives)}
     out.print(tables.trials(records, info.objectives, best))
 

@@ -31,8 +31,8 @@ def print_verdict(
 ) -> None:
     """What to deploy in a few sentences, and the ladder of it beside the baseline's."""
     failed = sum(record.failure is not None for record in records)
-    rejected = f" {words.counted(info.rejected, 'draw')} rejected by lessons." if info.rejected else ""
-    out.print(f"{words.counted(len(records), 'trial')}, {failed} failed.{rejected}", highlight=False)
+    refused = f" {words.refused(info.refused)}" if info.refused else ""
+    out.print(f"{words.counted(len(records), 'trial')}, {failed} failed.{refused}", highlight=False)
     wanted = [prefer] if prefer else list(info.objectives)
     out.print(sentences(found, wanted), markup=False, highlight=False, soft_wrap=True)
     out.print(ladder(found))

@@ -4,11 +4,10 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import StrEnum
 
 from autotune.errors import UserError
-from autotune.units import parse_duration
+from autotune.units import format_exact_time, parse_time
 
 
 class Latency(StrEnum):
@@ -48,8 +47,7 @@ class Slo:
         if match is None or match[1] not in set(Latency) or int(match[2]) not in PERCENTILES:
             raise UserError(f"SLO {text!r}: write {FORM}")
         try:
-            limit_s = _milliseconds(match[3]) if match[3].endswith("ms") else parse_duration(match[3])
-            return cls(latency=Latency(match[1]), percentile=int(match[2]), limit_s=limit_s)
+            return cls(latency=Latency(match[1]), percentile=int(match[2]), limit_s=parse_time(match[3]))
         except ValueError as error:
             raise UserError(f"SLO {text!r}: {error}") from None
 
@@ -60,11 +58,7 @@ class Slo:
 
     def __str__(self) -> str:
         """As `parse` reads it, to the last digit."""
-        exact = Decimal(repr(self.limit_s))
-        number, unit = (exact, "s") if self.limit_s >= 1 else (exact * 1000, "ms")
-        digits = f"{number:f}"
-        digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
-        return f"{self.name}={digits}{unit}"
+        return f"{self.name}={format_exact_time(self.limit_s)}"
 
 
 def parse_slos(texts: Iterable[str]) -> tuple[Slo, ...]:
@@ -76,10 +70,3 @@ def parse_slos(texts: Iterable[str]) -> tuple[Slo, ...]:
             raise UserError(f"SLO {text!r}: there is a second limit for {slo.name}; keep one of them")
         slos.append(slo)
     return tuple(slos)
-
-
-def _milliseconds(text: str) -> float:
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?\s*ms", text):
-        raise ValueError(f"{text!r} is not a duration; write it like 500ms or 2s")
-    # In decimal: 1.1 / 1000 is not the number that 0.0011 is.
-    return float(Decimal(text.removesuffix("ms").strip()) / 1000)

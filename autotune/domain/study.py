@@ -1,11 +1,14 @@
 """A study: one model, one space, one workload, and the trials made for them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.domain.machine import Environment
+from autotune.domain.metric_limit import MetricLimit
 from autotune.domain.objective import Objective
+from autotune.domain.refusal import Grounds
 from autotune.domain.space import Json, SearchSpace
+from autotune.domain.start import StartPoint
 from autotune.domain.workload import Workload
 
 
@@ -48,6 +51,10 @@ class StudySpec:
     objectives: tuple[Objective, ...]
     seed: int = 0
     limits: Limits = Limits()
+    metric_limits: tuple[MetricLimit, ...] = ()
+    """What a configuration must keep to be chosen."""
+    starts: tuple[StartPoint, ...] = ()
+    """Tried first, in this order, after the baseline."""
     architecture: str | None = None
     """Of the model; None where it is not known."""
 
@@ -69,8 +76,14 @@ class StudyInfo:
     """Wall-clock time of all invocations so far."""
     architecture: str | None = None
     """Of the model; None where it is not known."""
-    rejected: int = 0
-    """Configurations the sampler drew that a lesson forbade, in all invocations so far."""
+    metric_limits: tuple[MetricLimit, ...] = ()
+    refused: Mapping[Grounds, int] = field(default_factory=dict)
+    """How many configurations that came up were not launched, by what refused them, in all invocations."""
+
+    @property
+    def refusals(self) -> int:
+        """All of them."""
+        return sum(self.refused.values())
 
     @property
     def space_name(self) -> str:

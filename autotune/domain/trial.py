@@ -8,6 +8,7 @@ from enum import StrEnum
 from autotune.domain.effective import Effective
 from autotune.domain.failure import Failure
 from autotune.domain.measurement import Point
+from autotune.domain.refusal import Refusal
 from autotune.domain.space import Configuration
 
 
@@ -16,7 +17,16 @@ class Origin(StrEnum):
 
     BASELINE = "baseline"
     """vLLM's own defaults (with the space's fixed settings): always trial 0."""
+    FLIP = "flip"
+    """The baseline with one setting changed, as a start point of the search."""
+    EXPERT = "expert"
+    """A start point from what is known to be good for some use."""
     SAMPLED = "sampled"
+    """Chosen by the sampler."""
+    LOCAL = "local"
+    """A neighbour of one of the best so far."""
+    AUDIT = "audit"
+    """What the memory estimate refuses, launched to learn whether it is wrong."""
     RETRY = "retry"
     """The same settings once more, after a fault that was not, or perhaps not, theirs."""
     ISOLATION = "isolation"
@@ -25,18 +35,20 @@ class Origin(StrEnum):
     """The baseline once more, in the course of the search: shows how much this machine varies by itself."""
     FINAL = "final"
     """A finalist, or the baseline beside it, in a block of the finals."""
+    ABLATION = "ablation"
+    """The winner, or the winner with one setting back at its default, in a block of an ablation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What to try next, and why; `rejected` configurations were drawn before it that a lesson forbids.
+    """What to try next, and why; `refused` says why others, drawn before it, are not launched.
 
     `block` numbers the blocks of the finals from 0; None outside them.
     """
 
     configuration: Configuration
     origin: Origin
-    rejected: int = 0
+    refused: tuple[Refusal, ...] = ()
     block: int | None = None
 
 

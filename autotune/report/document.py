@@ -92,7 +92,7 @@ def lessons_document(info: StudyInfo, judged: Sequence[tuple[Lesson, Standing]])
     """What `autotune lessons --json` prints."""
     return {
         "study": info.name,
-        "rejected_draws": info.rejected,
+        "refused": {grounds.value: count for grounds, count in info.refused.items()},
         "lessons": [_lesson(lesson, standing) for lesson, standing in judged],
     }
 
@@ -137,7 +137,7 @@ def _study(
         "vllm_version": info.environment.vllm.version,
         "environment": environment_document(info.environment),
         "budget": {"invocations_s": list(budgets_s), "spent_s": info.spent_s},
-        "rejected_draws": info.rejected,
+        "refused": {grounds.value: count for grounds, count in info.refused.items()},
         "noise": msgspec.to_builtins(noise_of(records, read)),
         "baseline_variation": msgspec.to_builtins(variation(records, read)),
     }

@@ -7,6 +7,7 @@ from autotune.domain.lesson import Lesson, Standing
 from autotune.domain.measurement import Attainment, Flag, Point
 from autotune.domain.metric import METRICS
 from autotune.domain.objective import Objective
+from autotune.domain.refusal import Grounds
 from autotune.domain.slo import Slo
 from autotune.domain.space import Configuration
 from autotune.domain.trial import Failed, Interrupted, Interruption, Measured, Origin, TrialRecord
@@ -43,6 +44,21 @@ def number(value: float) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 draw`, `2 draws`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+_REFUSED_BY: Mapping[Grounds, str] = {
+    Grounds.LESSON: "by lessons",
+    Grounds.MEMORY: "by the memory estimate",
+    Grounds.VLLM: "by vLLM's own check",
+    Grounds.TWIN: "as the same to vLLM as one that was tried",
+}
+
+
+def refused(counts: Mapping[Grounds, int]) -> str:
+    """`12 configurations refused before a launch, at no cost: 9 by lessons, 3 by vLLM's own check.`"""
+    parts = [f"{counts[grounds]} {_REFUSED_BY[grounds]}" for grounds in Grounds if counts.get(grounds)]
+    total = counted(sum(counts.values()), "configuration")
+    return f"{total} refused before a launch, at no cost: {', '.join(parts)}."
 
 
 def quantity(value: float, objective: Objective) -> str:
@@ -95,7 +111,13 @@ def purpose(origin: Origin, block: int | None = None) -> str:
             return " (again, to see how much they vary by themselves)"
         case Origin.FINAL:
             return " (finals)" if block is None else f" (finals, block {block + 1})"
-        case Origin.BASELINE | Origin.SAMPLED:
+        case Origin.FLIP | Origin.EXPERT:
+            return " (start point)"
+        case Origin.AUDIT:
+            return " (to check the memory estimate, which refuses it)"
+        case Origin.ABLATION:
+            return " (ablation)" if block is None else f" (ablation, block {block + 1})"
+        case Origin.BASELINE | Origin.SAMPLED | Origin.LOCAL:
             return ""
 
 

@@ -21,6 +21,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from autotune.decide.space.sampling import draw
 from autotune.decide.told import Told, ToldState
 from autotune.domain.launch import server_args
+from autotune.domain.refusal import Refusal
 from autotune.domain.space import Configuration, Value
 from autotune.domain.study import StudySpec
 from autotune.domain.trial import Origin, Proposal
@@ -84,36 +85,38 @@ class OptunaSearch:
             self._study.set_metric_names([str(objective) for objective in spec.objectives])
 
     @_database_errors()
-    def propose(self, forbids: Callable[[Configuration], bool] = lambda _: False) -> Proposal | None:
+    def propose(self, refuses: Callable[[Configuration], Refusal | None] = lambda _: None) -> Proposal | None:
         """The next configuration: the baseline first, then one that is drawn, allowed and new.
 
-        Never one that a constraint or a lesson `forbids`; None when lessons forbid all that is drawn. Where
+        Never one that breaks a constraint or is refused; None when all that is drawn is refused. Where
         everything allowed has been tried it is one of those again, if possible one that worked. Raises
         UserError when no draw keeps the constraints of the space.
         """
         history = self._study.get_trials(deepcopy=False)
-        if not history and not forbids(Configuration()):
+        if not history and refuses(Configuration()) is None:
             return Proposal(configuration=Configuration(), origin=Origin.BASELINE)
         worked: dict[object, bool] = {}
         for trial in history:
             words = self._words(_configuration(trial))
             worked[words] = worked.get(words, False) or trial.state == TrialState.COMPLETE
-        rejected = 0
+        refused: list[Refusal] = []
         repeats: list[Configuration] = []
         for candidate in self._allowed_by_constraints(history):
-            if forbids(candidate):
-                rejected += 1
+            if refusal := refuses(candidate):
+                refused.append(refusal)
                 continue
             if self._words(candidate) not in worked:
-                return Proposal(configuration=candidate, origin=Origin.SAMPLED, rejected=rejected)
+                return Proposal(configuration=candidate, origin=Origin.SAMPLED, refused=tuple(refused))
             repeats.append(candidate)
             if len(repeats) > ATTEMPTS:
                 break
-        if not repeats and not rejected:
+        if not repeats and not refused:
             raise UserError(f"search space {self._space.name}: no configuration keeps its constraints")
         repeats.sort(key=lambda repeat: not worked[self._words(repeat)])
         return (
-            Proposal(configuration=repeats[0], origin=Origin.SAMPLED, rejected=rejected) if repeats else None
+            Proposal(configuration=repeats[0], origin=Origin.SAMPLED, refused=tuple(refused))
+            if repeats
+            else None
         )
 
     def _words(self, configuration: Configuration) -> object:

@@ -1,16 +1,19 @@
 """Reads and writes the evidence of one study. Each method is one transaction."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, Engine, func, insert, select, update
+from sqlalchemy import Connection, Engine, and_, func, insert, select, update
 
 from autotune.domain.effective import Effective
 from autotune.domain.invocation import Invocation
 from autotune.domain.machine import Environment
 from autotune.domain.measurement import MeasuredPoint, Point
+from autotune.domain.metric_limit import parse_metric_limits
 from autotune.domain.objective import Objective
+from autotune.domain.refusal import Grounds, Refusal
 from autotune.domain.server import ServerMark
 from autotune.domain.space import Json
 from autotune.domain.study import StudyInfo, StudySpec
@@ -22,7 +25,7 @@ from autotune.store.connection import insert_row, transaction
 from autotune.store.lessons import LessonStore
 from autotune.store.rechecks import RecheckStore
 from autotune.store.request_columns import Columns, request_columns
-from autotune.store.schema import run, study, trial
+from autotune.store.schema import refusal, run, study, trial
 
 
 class EvidenceStore:
@@ -44,7 +47,8 @@ class EvidenceStore:
         with self._transaction() as connection:
             row = connection.execute(select(study)).mappings().first()
             spent_s = connection.execute(select(func.sum(run.c.spent_s))).scalar() or 0.0
-            rejected = connection.execute(select(func.sum(run.c.rejected))).scalar() or 0
+            sums = select(refusal.c.grounds, func.sum(refusal.c.count)).group_by(refusal.c.grounds)
+            refused = {Grounds(grounds): int(count) for grounds, count in connection.execute(sums)}
         if row is None:
             return None
         return StudyInfo(
@@ -58,7 +62,8 @@ class EvidenceStore:
             environment=codec.from_json(row["environment"], Environment),
             spent_s=spent_s,
             architecture=row["architecture"],
-            rejected=rejected,
+            metric_limits=parse_metric_limits(row["metric_limits"]),
+            refused=refused,
         )
 
     def create(
@@ -74,6 +79,7 @@ class EvidenceStore:
                     space_digest=spec.space.digest,
                     workload=codec.to_json(spec.workload),
                     objectives=[str(objective) for objective in spec.objectives],
+                    metric_limits=[str(limit) for limit in spec.metric_limits],
                     seed=spec.seed,
                     architecture=spec.architecture,
                     environment=codec.environment_json(environment),
@@ -94,11 +100,23 @@ class EvidenceStore:
                 update(run).where(run.c.id == self._run_id).values(spent_s=spent_s, ended=ended)
             )
 
-    def count_rejected(self, count: int) -> None:
-        """Add to the drawn configurations that a lesson forbade in this invocation."""
+    def count_refused(self, refused: Sequence[Refusal]) -> None:
+        """Add to the configurations that came up in this invocation and were not launched."""
         with self._transaction() as connection:
-            counted = {"rejected": run.c.rejected + count}
-            connection.execute(update(run).where(run.c.id == self._run_id).values(counted))
+            for each, count in Counter(refused).items():
+                key = {"run_id": self._run_id, "grounds": each.grounds.value, "why": each.why}
+                known = and_(*(refusal.c[name] == value for name, value in key.items()))
+                add = update(refusal).where(known).values(count=refusal.c.count + count)
+                if connection.execute(add).rowcount == 0:
+                    insert_row(connection, refusal, {**key, "count": count})
+
+    def refusals(self) -> Sequence[tuple[Refusal, int]]:
+        """Why configurations were not launched, and how many each time, in all invocations; most first."""
+        total = func.sum(refusal.c.count)
+        query = select(refusal.c.grounds, refusal.c.why, total).group_by(refusal.c.grounds, refusal.c.why)
+        with self._transaction() as connection:
+            rows = connection.execute(query.order_by(total.desc(), refusal.c.why)).all()
+        return [(Refusal(grounds=Grounds(grounds), why=why), int(count)) for grounds, why, count in rows]
 
     def budgets_s(self) -> Sequence[float]:
         """The budget of each invocation so far."""

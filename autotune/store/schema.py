@@ -44,6 +44,7 @@ study = Table(
     Column("space_digest", String, nullable=False),
     Column("workload", JSON, nullable=False),
     Column("objectives", JSON, nullable=False),
+    Column("metric_limits", JSON, nullable=False),
     Column("seed", Integer, nullable=False),
     Column("architecture", String),
     Column("environment", JSON, nullable=False),
@@ -57,8 +58,18 @@ run = Table(
     Column("started_at", DateTime, nullable=False),
     Column("budget_s", Float, nullable=False),
     Column("spent_s", Float, nullable=False, default=0.0),
-    Column("rejected", Integer, nullable=False, default=0),
     Column("ended", String),
+)
+
+refusal = Table(
+    "autotune_refusal",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("run_id", ForeignKey("autotune_run.id"), nullable=False, index=True),
+    Column("grounds", String, nullable=False),
+    Column("why", String, nullable=False),
+    Column("count", Integer, nullable=False),
+    UniqueConstraint("run_id", "grounds", "why"),
 )
 
 trial = Table(
@@ -80,6 +91,8 @@ trial = Table(
     Column("interruption", String),
     Column("effective", JSON),
     Column("block", Integer),
+    # Why the ladder of one that works was broken off.
+    Column("abandoned", String),
 )
 
 point = Table(
@@ -170,7 +183,7 @@ lesson = Table(
 
 
 def _create_first_tables(connection: Connection) -> None:
-    metadata.create_all(connection, tables=[study, run, trial, point, request, lesson, recheck])
+    metadata.create_all(connection, tables=[study, run, refusal, trial, point, request, lesson, recheck])
 
 
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create_first_tables,)

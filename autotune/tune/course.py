@@ -25,7 +25,8 @@ class Course:
         self, records: Sequence[TrialRecord], lessons: Sequence[Lesson], left_s: float
     ) -> Proposal | None:
         """The next trial, when `left_s` seconds are left; None when lessons forbid all there is."""
-        forbids = self.learner.gate(records, lessons).forbids
+        gate = self.learner.gate(records, lessons)
+        forbids = gate.forbids
         space, retries = self.learner.space, self.learner.limits.retries
         retry = due_retry(records, retries, forbids) or due_warm_retry(records, space, retries, forbids)
         if retry is not None:
@@ -35,9 +36,9 @@ class Course:
             return Proposal(configuration=probe.configuration, origin=Origin.ISOLATION)
         if control_due(records, self.learner.limits.control_every) and worth_isolating(records, 1, left_s):
             return Proposal(configuration=Configuration(), origin=Origin.CONTROL)
-        proposal = self.search.propose(forbids)
-        if proposal is not None and proposal.rejected:
-            self.store.count_rejected(proposal.rejected)
+        proposal = self.search.propose(gate.refuses)
+        if proposal is not None and proposal.refused:
+            self.store.count_refused(proposal.refused)
         return proposal
 
     def learn(self, records: Sequence[TrialRecord]) -> Sequence[Lesson]:

@@ -12,9 +12,11 @@ from autotune.domain.interrupt import Interrupt
 from autotune.domain.launch import ServerArgs
 from autotune.domain.lesson import Lesson
 from autotune.domain.measurement import MeasuredPoint, Point
+from autotune.domain.refusal import Refusal
 from autotune.domain.server import LaunchPlan, Readiness, ServerMark
 from autotune.domain.space import Configuration
 from autotune.domain.trial import Origin, Outcome, Proposal, Step, TrialRecord
+from autotune.domain.validation import Validation
 
 
 class Server(Protocol):
@@ -109,8 +111,8 @@ class TrialStore(TrialLog, Protocol):
     ) -> None:
         """Keep how it ended."""
 
-    def count_rejected(self, count: int) -> None:
-        """Add to the drawn configurations that a lesson forbade in this invocation."""
+    def count_refused(self, refused: Sequence[Refusal]) -> None:
+        """Add to the configurations that came up in this invocation and were not launched."""
 
     def points(self, number: int) -> tuple[Point, ...]:
         """The points kept of a trial, in rising stream counts."""
@@ -132,13 +134,24 @@ class LessonShelf(Protocol):
         """Keep a lesson."""
 
 
+Refuses = Callable[[Configuration], Refusal | None]
+"""Why a configuration must not be launched; None where it may be."""
+
+
+class Validator(Protocol):
+    """The installed vLLM's own check of a configuration, without a launch."""
+
+    def validate(self, args: ServerArgs) -> Validation:
+        """What it says; `NotKnown`, within bounds of time, whenever it cannot be asked. Never raises."""
+
+
 class Search(Protocol):
     """Chooses configurations and remembers what came of them, in an Optuna study."""
 
-    def propose(self, forbids: Callable[[Configuration], bool]) -> Proposal | None:
-        """The next configuration to try: the same for the same seed, history and lessons.
+    def propose(self, refuses: Refuses) -> Proposal | None:
+        """The next configuration to try: the same for the same seed, history and refusals.
 
-        Never one that a lesson `forbids`; None when it finds no other.
+        Never one that is refused; None when it finds no other.
         """
 
     def begin(self, configuration: Configuration, origin: Origin) -> int:

@@ -20,6 +20,7 @@ from autotune.domain.expression import Expression
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.launch import settings
 from autotune.domain.lesson import Lesson, Standing
+from autotune.domain.refusal import Grounds
 from autotune.domain.space import (
     CategoricalDomain,
     Configuration,
@@ -137,7 +138,7 @@ def test_a_bound_is_kept_over_a_stop_and_when_all_is_forbidden_the_study_ends(
     assert 1 <= len(_failures(store.records())) == len(store.lessons.all())
     info = store.info()
     assert info is not None
-    assert info.rejected > 0
+    assert info.refused[Grounds.LESSON] > 0
 
     only_small = replace(KV_SPACE, name="small", parameters=(
         parameter("kv_cache_memory_bytes", CategoricalDomain(choices=(999, 1000))),

@@ -12,6 +12,7 @@ from optuna.trial import TrialState
 from autotune.decide.told import Told, ToldState
 from autotune.domain.expression import Expression
 from autotune.domain.launch import server_args
+from autotune.domain.refusal import Grounds, Refusal
 from autotune.domain.space import (
     CategoricalDomain,
     Configuration,
@@ -53,6 +54,7 @@ SPACE = SearchSpace(
     ),
     constraints=(Constraint(require=Expression.parse("seqs >= k"), why="one slot a draft token"),),
 )
+REFUSAL = Refusal(grounds=Grounds.LESSON, why="lesson 1")
 FAILED = Told(state=ToldState.PRUNED, constraints={"works": 1.0})
 
 
@@ -174,23 +176,24 @@ def test_what_a_lesson_forbids_is_never_proposed_and_counted(tmp_path: Path) -> 
     _advance(search, 3)
     seen: list[Configuration] = []
 
-    def forbids(configuration: Configuration) -> bool:
+    def refuses(configuration: Configuration) -> Refusal | None:
         seen.append(configuration)
-        return configuration.values["spec"] == "ngram" or configuration.values["eager"] is True
+        bad = configuration.values["spec"] == "ngram" or configuration.values["eager"] is True
+        return REFUSAL if bad else None
 
-    proposals = [search.propose(forbids) for _ in range(2)]
+    proposals = [search.propose(refuses) for _ in range(2)]
     assert proposals[0] == proposals[1], "the same history and lessons, the same proposal"
     assert proposals[0] is not None
     assert proposals[0].configuration.values["spec"] == "off"
     assert proposals[0].configuration.values["eager"] is False
-    assert proposals[0].rejected == len(seen) // 2 - 1
+    assert len(proposals[0].refused) == len(seen) // 2 - 1
     assert len(optuna.load_study(study_name="tiny", storage=_url(tmp_path)).trials) == 3
 
 
 def test_when_lessons_forbid_everything_nothing_is_proposed_not_even_the_baseline(tmp_path: Path) -> None:
     search = OptunaSearch(spec(SPACE), _url(tmp_path))
-    assert search.propose(lambda _: True) is None
-    first = search.propose(lambda configuration: not configuration.values)
+    assert search.propose(lambda _: REFUSAL) is None
+    first = search.propose(lambda configuration: None if configuration.values else REFUSAL)
     assert first is not None
     assert first.origin is Origin.SAMPLED
 
@@ -204,7 +207,7 @@ def test_a_repeat_is_of_something_that_worked(tmp_path: Path) -> None:
         told = Told(state=ToldState.COMPLETE, values=(1.0, 1.0)) if worked else FAILED
         search.tell(search.begin(proposal.configuration, proposal.origin), told)
     assert _proposed(search).configuration.values == {"a": 2}
-    repeat = search.propose(lambda configuration: configuration.values.get("a") == 2)
+    repeat = search.propose(lambda configuration: REFUSAL if configuration.values.get("a") == 2 else None)
     assert repeat is not None
     assert repeat.configuration.values["a"] in (1, 3)
 

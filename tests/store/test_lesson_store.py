@@ -10,6 +10,7 @@ from autotune.decide.lessons.gate import scope_of
 from autotune.domain.expression import Expression
 from autotune.domain.failure import FailureKind
 from autotune.domain.lesson import Finding, Lesson, LessonForm
+from autotune.domain.refusal import Grounds, Refusal
 from autotune.domain.space import SearchSpace
 from autotune.errors import StoreError
 from autotune.store.connection import open_engine
@@ -29,6 +30,10 @@ LESSON = Lesson(
     study="s",
     scope=scope_of(environment(), "m", "A"),
 )
+
+
+REFUSAL = Refusal(grounds=Grounds.LESSON, why="lesson 1: a > 3")
+OTHER = Refusal(grounds=Grounds.VLLM, why="ValueError: no")
 
 
 def _store(folder: Path) -> LessonStore:
@@ -53,14 +58,17 @@ def test_the_same_lesson_is_not_kept_twice(tmp_path: Path) -> None:
         store.add(replace(LESSON, number=2))
 
 
-def test_rejected_draws_add_up_over_invocations_and_the_architecture_is_kept(tmp_path: Path) -> None:
+def test_refusals_add_up_over_invocations_and_the_architecture_is_kept(tmp_path: Path) -> None:
     store = EvidenceStore(open_engine(f"sqlite:///{tmp_path}/s.db", create=True))
     study = spec(SearchSpace(name="s", parameters=()), architecture="LlamaForCausalLM")
     store.create(study, {"name": "s"}, environment(), BEGIN)
     for count in (3, 4):
         store.begin_run(1.0, BEGIN)
-        store.count_rejected(count)
-        store.count_rejected(1)
+        store.count_refused([REFUSAL] * count)
+        store.count_refused([OTHER, REFUSAL])
     info = store.info()
     assert info is not None
-    assert (info.rejected, info.architecture) == (9, "LlamaForCausalLM")
+    assert info.refused == {Grounds.LESSON: 9, Grounds.VLLM: 2}
+    assert info.refusals == 11
+    assert store.refusals() == [(REFUSAL, 9), (OTHER, 2)]
+    assert info.architecture == "LlamaForCausalLM"

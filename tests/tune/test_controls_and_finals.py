@@ -19,11 +19,11 @@ from optuna.trial import TrialState
 from autotune.decide.verdict import Certainty, Verdict, verdict
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.server import LaunchPlan
-from autotune.domain.space import Configuration, IntDomain, Parameter, SearchSpace, Target, TargetKind
+from autotune.domain.space import IntDomain, Parameter, SearchSpace, Target, TargetKind
 from autotune.domain.study import Limits
 from autotune.domain.trial import Interrupted, Interruption, Measured, Origin, Proposal, Step, TrialRecord
 from autotune.store.evidence import EvidenceStore
-from autotune.tune.ports import Search
+from autotune.tune.ports import Refuses, Search
 from autotune.tune.study import Ending, StudyLoop
 from autotune.tune.trial import TrialResult
 
@@ -45,8 +45,8 @@ class FewProposals:
         self._left = count
         self.begin, self.tell, self.running = search.begin, search.tell, search.running
 
-    def propose(self, forbids: Callable[[Configuration], bool]) -> Proposal | None:
-        proposal = self._search.propose(forbids)
+    def propose(self, refuses: Refuses) -> Proposal | None:
+        proposal = self._search.propose(refuses)
         if proposal is None or proposal.origin is Origin.BASELINE:
             return proposal
         self._left -= 1

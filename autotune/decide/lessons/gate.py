@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from autotune.domain.launch import settings
 from autotune.domain.lesson import Lesson, Scope, Standing
 from autotune.domain.machine import Device, Environment
+from autotune.domain.refusal import Grounds, Refusal
 from autotune.domain.space import Configuration, SearchSpace, Value
 from autotune.domain.trial import Measured, TrialRecord
 
@@ -49,8 +50,15 @@ class Gate:
 
     def forbids(self, configuration: Configuration) -> bool:
         """Whether `configuration` need not be launched, because a lesson says how it ends."""
+        return self.refuses(configuration) is not None
+
+    def refuses(self, configuration: Configuration) -> Refusal | None:
+        """Which lesson says how a launch of `configuration` ends; None without one."""
         given = settings(self.space, configuration)
-        return any(lesson.finding.rejects(given) for lesson in self.lessons)
+        for lesson in self.lessons:
+            if lesson.finding.rejects(given):
+                return Refusal(grounds=Grounds.LESSON, why=f"lesson {lesson.number}: {lesson.finding}")
+        return None
 
 
 def gate(space: SearchSpace, scope: Scope, lessons: Iterable[Lesson], records: Iterable[TrialRecord]) -> Gate:

@@ -157,6 +157,6 @@ def notes(view: StudyView) -> tuple[str, ...]:
     """What else has to be known of the verdict."""
     verdict = view.verdict
     said = [drift(verdict.variation)] if verdict and verdict.variation else []
-    if view.info.rejected:
-        said.append(f"{words.counted(view.info.rejected, 'draw')} rejected by lessons, at no cost.")
+    if view.info.refused:
+        said.append(words.refused(view.info.refused))
     return tuple(said)
