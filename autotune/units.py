@@ -42,7 +42,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_time(text: str) -> float:
-    """Seconds in `text`, in milliseconds too: `500ms`, and all that `parse_duration` reads. Raises ValueError.
+    """Seconds in `text`: `500ms`, and all that `parse_duration` reads. Raises ValueError.
 
     `format_exact_time` gives the same text again.
     """

@@ -46,9 +46,8 @@ def lessons(
 def _print(info: StudyInfo, judged: Sequence[tuple[Lesson, Standing]]) -> None:
     counting = sum(standing is Standing.APPLIES for _, standing in judged)
     forbidden = words.counted(info.refused.get(Grounds.LESSON, 0), "configuration")
-    _line(
-        f"{info.name}: {words.counted(len(judged), 'lesson')}, {counting} in force; {forbidden} not launched for them"
-    )
+    lessons = words.counted(len(judged), "lesson")
+    _line(f"{info.name}: {lessons}, {counting} in force; {forbidden} not launched for them")
     for lesson, standing in judged:
         finding = lesson.finding
         _line(f"\n{lesson.number:>3}  {finding}", bold=True)

@@ -54,7 +54,7 @@ class MetricLimit:
         return f"{self.measured}{sign}{format_exact_time(self.bound) if in_seconds else repr(self.bound)}"
 
     def violation(self, points: tuple[Point, ...]) -> float | None:
-        """By what share of the bound the ladder breaks it; 0 or less where it keeps it, None where unknown."""
+        """By what share of the bound the ladder breaks it; at most 0 where it keeps it, None if unknown."""
         value = self.measured.value(points)
         if value is None:
             return None
