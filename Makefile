@@ -8,12 +8,13 @@ PYTHON ?= python3
 BUDGET ?= 10m
 BIN := .venv/bin
 
-.PHONY: help demo test lint docs bench-client venv clean
+.PHONY: help demo test gate lint docs bench-client venv clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo   tune a tiny model on this machine and write demo/launch.sh (BUDGET=$(BUDGET))'
 	@echo 'make test   lint, then all tests; those with a real vLLM one after the other'
+	@echo 'make gate   launch every kind of configuration that the check refuses, not only 21 of them'
 	@echo 'make lint   style, types, layers, dependencies'
 	@echo 'make bench-client   what a token costs the load generator, beside others (about 5 minutes)'
 	@echo 'make docs   the documentation, as web pages in site/'
@@ -28,6 +29,10 @@ test: lint demo/model/tiny_model.json
 	$(BIN)/pytest -m "not e2e and not browser" -n 3 --dist worksteal
 	$(BIN)/pytest -m browser
 	$(BIN)/pytest -m e2e
+
+# 11 s of a core for each of 35 launches, two at a time.
+gate: .venv/.installed-dev
+	AUTOTUNE_LAUNCH_ALL=1 $(BIN)/pytest tests/e2e/test_real_validator.py
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check

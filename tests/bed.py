@@ -11,6 +11,7 @@ from builders import environment, objectives, spec
 
 from autotune.bench.load import LoadBench
 from autotune.decide.failures.classify import classify
+from autotune.decide.plan import Plan
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.measurement import Point
 from autotune.domain.space import CategoricalDomain, Configuration, Parameter, SearchSpace, Target, TargetKind
@@ -61,10 +62,14 @@ class Watch:
 
     at_step: Callable[[int, Step], None] = lambda _number, _step: None
     notes: list[str] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
     finished: list[TrialRecord] = field(default_factory=list)
 
     def study_opened(self, records: Sequence[TrialRecord]) -> None:
         pass
+
+    def planned(self, plan: Plan) -> None:
+        self.plans.append(plan)
 
     def trial_started(self, number: int, origin: Origin, configuration: Configuration) -> None:
         pass
@@ -93,6 +98,7 @@ class Bed:
     space: SearchSpace = SPACE
     gpus: Callable[[], GpuUse] = GpuUse
     name: str = "fake"
+    seed: int = 7
 
     @property
     def url(self) -> str:
@@ -100,7 +106,7 @@ class Bed:
 
     @property
     def spec(self) -> StudySpec:
-        changes = {"workload": WORKLOAD, "limits": self.limits, "name": self.name}
+        changes = {"workload": WORKLOAD, "limits": self.limits, "name": self.name, "seed": self.seed}
         return spec(self.space, objectives=objectives("out_tok_s@2", "out_tok_s@1"), **changes)
 
     def store(self) -> EvidenceStore:

@@ -27,6 +27,7 @@ from autotune.domain.failure import Failure, FailureKind
 from autotune.domain.launch import server_args
 from autotune.domain.lesson import Finding, Lesson, LessonForm, Scope
 from autotune.domain.measurement import MeasuredPoint
+from autotune.domain.metric_limit import parse_metric_limits
 from autotune.domain.space import Configuration, Parameter, SearchSpace
 from autotune.domain.study import StudySpec
 from autotune.domain.trial import (
@@ -63,6 +64,7 @@ class StudyMaker:
     path: Path
     trials: int = 12
     objectives: Sequence[str] = TWO
+    limits: Sequence[str] = ()
     blocks: int = 3
     control_every: int = 10
     invocations: int = 1
@@ -93,6 +95,7 @@ class StudyMaker:
             space=self.space,
             workload=WORKLOAD,
             objectives=parsed(*self.objectives),
+            metric_limits=parse_metric_limits(self.limits),
             seed=self.seed,
             architecture=MODEL.architecture,
         )
@@ -175,11 +178,11 @@ class _Writing:
                 yield configuration, Origin.SAMPLED
 
     def _finals(self) -> None:
-        measured = candidates(self.store.records(), self.spec.objectives)
+        measured = candidates(self.store.records(), self.spec.objectives, self.spec.metric_limits)
         base = next((c for c in measured if c.record.configuration.digest == BASELINE), None)
         if base is None or len(measured) < 2:
             return
-        others = [candidate for candidate in measured if candidate is not base]
+        others = [each for each in measured if each is not base and each.keeps_limits]
         others.sort(key=lambda candidate: -gain(candidate.values, base.values, self.spec.objectives))
         for block in range(self.maker.blocks):
             for finalist in (base, *others[:2]):
@@ -212,7 +215,7 @@ class _Writing:
         steps = _steps(outcome, Random(f"{self.maker.seed}:{number}"))  # noqa: S311
         self.now += timedelta(seconds=sum(steps.values()) + 0.4)
         self.store.finish(number, outcome, steps, self.now)
-        self.search.tell(number, told(outcome, self.spec.objectives))
+        self.search.tell(number, told(outcome, self.spec.objectives, self.spec.metric_limits))
         self.now += timedelta(seconds=2.5)
 
     def _outcome(self, number: int, server: MadeServer) -> tuple[Outcome, Sequence[MeasuredPoint]]:
@@ -228,7 +231,7 @@ class _Writing:
         if self.maker.outcome_of_last == "killed":
             outcome = Interrupted(reason=Interruption.KILLED, points=self.store.points(number))
             self.store.finish(number, outcome, {}, self.now + timedelta(days=1))
-            self.search.tell(number, told(outcome, self.spec.objectives))
+            self.search.tell(number, told(outcome, self.spec.objectives, self.spec.metric_limits))
 
 
 _TRIAL_S = 140.0

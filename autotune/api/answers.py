@@ -8,7 +8,7 @@ import pandas as pd
 
 from autotune.api.frames import configurations
 from autotune.decide.verdict import Verdict
-from autotune.decide.what_if import Need, WhatIf
+from autotune.decide.what_if import WhatIf
 from autotune.domain.launch import shell_words
 from autotune.domain.objective import Objective
 from autotune.domain.space import Value
@@ -80,9 +80,8 @@ class Fitting:
     @classmethod
     def of(cls, found: WhatIf) -> "Fitting":
         """The public face of what was found."""
-        objectives = [*(need.objective for need in found.needs), *found.chosen_by]
         return cls(
-            rows=configurations(found.fitting, objectives),
+            rows=configurations(found.fitting, found.chosen_by, found.limits),
             best=found.best.record.number if found.best else None,
             says=_answer(found),
         )
@@ -114,9 +113,4 @@ def _answer(found: WhatIf) -> str:
 
 def _asked(found: WhatIf) -> str:
     parts = [f"context >= {found.context_tokens}"] if found.context_tokens is not None else []
-    return " and ".join([*parts, *map(_limit, found.needs)]) or "(nothing was asked for)"
-
-
-def _limit(need: Need) -> str:
-    sign = ">=" if need.objective.maximize else "<="
-    return f"{need.objective} {sign} {words.quantity(need.limit, need.objective)}"
+    return " and ".join([*parts, *map(str, found.limits)]) or "(nothing was asked for)"

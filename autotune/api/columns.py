@@ -42,12 +42,16 @@ _TRIAL = _one("trial", "int64", "number of the trial")
 
 TRIALS = (
     _TRIAL,
-    _one("state", "str", "`measured`, `failed`, `interrupted` or `running`"),
+    _one("state", "str", "`measured`, `abandoned`, `failed`, `interrupted` or `running`"),
     _one(
-        "origin", "str", "why it was tried: `baseline`, `sampled`, `retry`, `isolation`, `control`, `final`"
+        "origin",
+        "str",
+        "why it was tried: `baseline`, `flip`, `expert`, `sampled`, `local`, `audit`, `retry`, `isolation`, "
+        "`control`, `final`, `ablation`",
     ),
-    _one("block", "Int64", "block of the finals, from 0"),
+    _one("block", "Int64", "block of finals or an ablation, from 0"),
     _one("on_front", "bool", "whether it stands for a configuration on the Pareto front"),
+    _one("keeps_limits", "boolean", "whether it keeps all limits of the study by itself"),
     _one("context_tokens", "Int64", "context that it allows: what vLLM took, else what was asked for"),
     _one("started_at", "datetime64[us, UTC]", "when it was launched"),
     _one("finished_at", "datetime64[us, UTC]", "when its server was gone"),
@@ -70,7 +74,7 @@ FRONT = (
     _one("context_tokens", "Int64", "context that it allows"),
     _one("configuration", "str", "its settings, in words"),
 )
-"""Beside them a column for each of the objectives and one for each parameter (`set_*`)."""
+"""Beside them a column for each limit and each of the objectives, and one for each parameter (`set_*`)."""
 
 _SERVER_MEANINGS = {
     "generation_tokens": "output tokens, by the server's own count in the window; so are the others here",
@@ -130,7 +134,7 @@ POINTS = (
     _TRIAL,
     _one("origin", "str", "why the trial was made"),
     _one("state", "str", "how the trial ended"),
-    _one("block", "Int64", "block of the finals, from 0"),
+    _one("block", "Int64", "block of finals or an ablation, from 0"),
     _one("streams", "int64", "concurrent streams"),
     _one("window_s", "float64", "length of the window"),
     _one("done_requests", "int64", "requests that finished in the window"),

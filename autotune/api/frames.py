@@ -20,9 +20,12 @@ from autotune.api.columns import (
 from autotune.decide.ranking import Candidate, values_of
 from autotune.domain.launch import shell_words
 from autotune.domain.machine import Machine
+from autotune.domain.metric_limit import MetricLimit
 from autotune.domain.objective import Objective
+from autotune.domain.study import StudyInfo
 from autotune.domain.trial import Step, TrialRecord
 from autotune.report import words
+from autotune.report.limits import keeps_limits
 from autotune.report.spreadsheet import point_rows
 from autotune.report.view import StudyView
 from autotune.store.request_columns import Columns as RequestColumns
@@ -40,6 +43,7 @@ def about(view: StudyView) -> pd.Series:
         "cpu_model": info.environment.machine.cpu_model,
         "search_space": info.space_name,
         "objectives": ", ".join(map(str, info.objectives)),
+        "limits": ", ".join(map(str, info.metric_limits)),
         "streams": ", ".join(map(str, info.workload.streams)),
         "prompt_tokens": str(info.workload.prompt_tokens),
         "output_tokens": str(info.workload.output_tokens),
@@ -62,11 +66,12 @@ def device(machine: Machine) -> str:
 def trials(view: StudyView) -> pd.DataFrame:
     """One row for each trial."""
     members = {candidate.record.number for candidate in view.front}
-    rows = [_trial(record, view.info.objectives, record.number in members) for record in view.records]
+    rows = [_trial(record, view.info, record.number in members) for record in view.records]
     return _frame(rows, TRIALS, view.info.objectives, _settings(view.records))
 
 
-def _trial(record: TrialRecord, objectives: Sequence[Objective], on_front: bool) -> Mapping[str, object]:
+def _trial(record: TrialRecord, info: StudyInfo, on_front: bool) -> Mapping[str, object]:
+    objectives, limits = info.objectives, info.metric_limits
     values = values_of(record, objectives)
     return {
         "trial": record.number,
@@ -74,11 +79,12 @@ def _trial(record: TrialRecord, objectives: Sequence[Objective], on_front: bool)
         "origin": record.origin.value,
         "block": record.block,
         "on_front": on_front,
+        "keeps_limits": keeps_limits(record, limits),
         "context_tokens": record.context_tokens,
         "started_at": record.started_at,
         "finished_at": record.finished_at,
         **{f"{step}_s": record.step_s.get(step) for step in Step},
-        "outcome": words.outcome(record, objectives),
+        "outcome": words.outcome(record, objectives, limits),
         "failure_kind": record.failure.kind.value if record.failure else None,
         "configuration": words.configuration(record.configuration),
         "command": shell_words(record.argv, record.env),
@@ -147,20 +153,24 @@ def lessons(view: StudyView) -> pd.DataFrame:
     return _frame(rows, LESSONS, (), ())
 
 
-def configurations(found: Sequence[Candidate], objectives: Sequence[Objective]) -> pd.DataFrame:
-    """One row for each of `found`, whose values are those of `objectives`."""
+def configurations(
+    found: Sequence[Candidate], objectives: Sequence[Objective], limits: Sequence[MetricLimit]
+) -> pd.DataFrame:
+    """One row for each of `found`, whose values are those of `objectives`; all stand to the `limits`."""
     rows = [
         {
             "trial": candidate.record.number,
             "launches": candidate.launches,
             "context_tokens": candidate.record.context_tokens,
             "configuration": words.configuration(candidate.record.configuration),
+            **{column_of(each.limit.measured): each.value for each in candidate.held},
             **{column_of(o): v for o, v in zip(objectives, candidate.values, strict=True)},
             **_set(candidate.record),
         }
         for candidate in found
     ]
-    return _frame(rows, FRONT, objectives, _settings([candidate.record for candidate in found]))
+    valued = list(dict.fromkeys([*(limit.measured for limit in limits), *objectives]))
+    return _frame(rows, FRONT, valued, _settings([candidate.record for candidate in found]))
 
 
 def _set(record: TrialRecord) -> Mapping[str, object]:

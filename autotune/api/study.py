@@ -12,11 +12,13 @@ from autotune.api.answers import Best, Fitting, html_paragraph
 from autotune.api.plots import standing_alone
 from autotune.decide.ranking import candidates, pareto
 from autotune.decide.verdict import verdict
-from autotune.decide.what_if import Need, what_if
+from autotune.decide.what_if import what_if
+from autotune.domain.metric_limit import MetricLimit, instead
 from autotune.domain.objective import Objective, check_slos
 from autotune.errors import UserError
 from autotune.report import figures, words
 from autotune.report.figures.plotly_edge import Figure
+from autotune.report.limits import nothing_to_deploy
 from autotune.report.view import StudyView
 from autotune.units import format_duration
 from autotune.wiring.open import look_into
@@ -77,6 +79,11 @@ class Study:
         return tuple(map(str, self._view.info.objectives))
 
     @property
+    def limits(self) -> tuple[str, ...]:
+        """What a configuration must keep to be chosen; empty where anything may be."""
+        return tuple(map(str, self._view.info.metric_limits))
+
+    @property
     def streams(self) -> tuple[int, ...]:
         """The stream counts that were measured."""
         return self._view.info.workload.streams
@@ -124,19 +131,26 @@ class Study:
     def pareto(self, objectives: Sequence[str] | None = None) -> pd.DataFrame:
         """The configurations that no other beats in all `objectives`, by default in those of the study.
 
-        A configuration stands there under its first measured trial, with the geometric means of its launches.
-        Raises UserError for an objective that was not measured.
+        Only those that keep the study's limits count. A configuration stands there under its first measured
+        trial, with the geometric means of its launches; of one that was in finals, those of the limits are
+        over its launches there. Raises UserError for an objective that was not measured.
         """
         wanted = self._objectives(objectives)
-        return frames.configurations(pareto(candidates(self._view.records, wanted), wanted), wanted)
+        limits = self._view.info.metric_limits
+        known = candidates(self._view.records, wanted, limits)
+        return frames.configurations(pareto(known, wanted), wanted, limits)
 
     def best(self, prefer: str | None = None) -> Best | None:
-        """What to deploy, by the study's objectives or by `prefer` alone; None where nothing was measured.
+        """What to deploy, by the study's objectives or by `prefer` alone.
 
+        None where nothing was measured that keeps the study's limits.
         The same as `autotune best`. Raises UserError for an objective that was not measured.
         """
         wanted = self._objectives([prefer] if prefer else None)
-        found = verdict(self._view.records, self._view.info.objectives, wanted[0] if prefer else None)
+        info = self._view.info
+        found = verdict(
+            self._view.records, info.objectives, wanted[0] if prefer else None, info.metric_limits
+        )
         return Best.of(found, wanted) if found else None
 
     def what_if(
@@ -149,13 +163,14 @@ class Study:
         """The configurations that fit: `study.what_if({"ttft_p95@4": 2.0}, context_tokens=65536)`.
 
         Each of `limits` is in the unit of its metric (seconds for a latency): at most so much where less is
-        better, else at least so much. Those that fit are ranked by `prefer`, by default by the study's
-        objectives. Raises UserError for a metric that was not measured.
+        better, else at least so much. It goes before the study's own limit of the same metric; the others
+        hold. Those that fit are ranked by `prefer`, by default by the study's objectives. Raises UserError
+        for a metric that was not measured, and for a limit that says nothing.
         """
-        objectives = self._objectives(list(limits or {}))
-        needs = [Need(objective=o, limit=v) for o, v in zip(objectives, (limits or {}).values(), strict=True)]
+        asked = _limits(self._objectives(list(limits or {})), list((limits or {}).values()))
         chosen_by = self._objectives([prefer] if isinstance(prefer, str) else prefer)
-        return Fitting.of(what_if(self._view.records, needs, chosen_by, context_tokens))
+        all_limits = instead(self._view.info.metric_limits, asked)
+        return Fitting.of(what_if(self._view.records, all_limits, chosen_by, context_tokens))
 
     def plot_front(self, *, dark: bool = False) -> Figure:
         """What can be had: every configuration by the objectives, and the front."""
@@ -218,12 +233,23 @@ class Study:
         told = ", ".join(f"{count} {state}" for state, count in states.items())
         return words.counted(len(self._view.records), "trial") + (f" ({told})" if told else "")
 
+    def _nothing(self) -> str:
+        info = self._view.info
+        return nothing_to_deploy(self._view.records, info.objectives, info.metric_limits)
+
     def _repr_html_(self) -> str:
         info = self._view.info
         found = Best.of(self._view.verdict, info.objectives) if self._view.verdict else None
         lines = [
             f"{self.name}: {self.model}, vLLM {self.vllm_version} on {self.machine}",
             f"{self._counts()} in {format_duration(info.spent_s)}; objectives {', '.join(self.objectives)}",
-            found.says if found else "Nothing has been measured yet.",
+            found.says if found else self._nothing(),
         ]
         return "".join(map(html_paragraph, lines))
+
+
+def _limits(measured: Sequence[Objective], bounds: Sequence[float]) -> list[MetricLimit]:
+    try:
+        return [MetricLimit(measured=of, bound=bound) for of, bound in zip(measured, bounds, strict=True)]
+    except ValueError as error:
+        raise UserError(f"what_if: {error}") from None

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from autotune import __version__
+from autotune.cli.ablate import ablate
 from autotune.cli.bench import bench
 from autotune.cli.best import best
 from autotune.cli.check import check
@@ -27,7 +28,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Example:  autotune run Qwen/Qwen3-8B --budget 4h   then   autotune best --export launch.sh",
 )
-for command in (run, best, show, report, dashboard, compare, bench, lessons, explain, recheck, check, doctor):
+for command in (
+    run,
+    best,
+    ablate,
+    show,
+    report,
+    dashboard,
+    compare,
+    bench,
+    lessons,
+    explain,
+    recheck,
+    check,
+    doctor,
+):
     app.command()(command)
 
 

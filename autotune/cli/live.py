@@ -32,4 +32,11 @@ class LiveLine(ABC):
             self._live.stop()
 
     def _line(self) -> Text:
-        return Text(" | ".join(self.parts()), style="cyan", overflow="ellipsis", no_wrap=True)
+        first, *further = self.parts()
+        said = [first]
+        # Part of a number says something else than the number: what does not fit is left out.
+        for part in further:
+            if len(" | ".join([*said, part])) > err.width:
+                break
+            said.append(part)
+        return Text(" | ".join(said), style="cyan", overflow="ellipsis", no_wrap=True)

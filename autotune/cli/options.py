@@ -6,6 +6,7 @@ import typer
 
 from autotune.decide.space.default_space import MIN_CONTEXT_TOKENS
 from autotune.domain.metric import METRICS, metric_names
+from autotune.domain.metric_limit import FORM as LIMIT_FORM
 from autotune.domain.slo import FORM
 from autotune.domain.workload import Lengths
 from autotune.errors import UserError
@@ -76,6 +77,14 @@ Objectives = Annotated[
         "Default: out_tok_s at the most and at the fewest streams.",
     ),
 ]
+MetricLimits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit",
+        help=f"What a configuration must keep to be chosen, can be repeated: {LIMIT_FORM}. The metrics are "
+        "those of --objective.",
+    ),
+]
 Slos = Annotated[
     list[str] | None,
     typer.Option(
@@ -91,6 +100,16 @@ NoFinals = Annotated[
         "--no-finals",
         help="Search for the whole budget, instead of keeping a third of it to measure the best again beside "
         "the defaults: nothing found is confirmed then.",
+    ),
+]
+Patience = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="End the search before its time when so many configurations in a row that worked brought no "
+        "gain of more than 1 %; finals are held all the same. In simulated studies 15 took 51 to 61 % of the "
+        "time and kept 96 to 97 % of the quality, 20 took 67 to 75 % and kept 97.5 %, 30 took 89 to 96 % and "
+        "kept 99 %. Default: the study file's, else 0: never.",
     ),
 ]
 StartupTimeout = Annotated[str | None, typer.Option(help="How long a server may take to start, e.g. 15m.")]

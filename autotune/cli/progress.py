@@ -4,17 +4,20 @@ Piped, or without colour, the same lines come out plain.
 """
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from rich.text import Text
 
 from autotune.cli.console import err
 from autotune.cli.live import LiveLine
+from autotune.decide.plan import Plan
 from autotune.decide.ranking import baseline, gain_between, incumbent
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.measurement import Point
+from autotune.domain.metric_limit import MetricLimit
 from autotune.domain.objective import Objective
 from autotune.domain.space import Configuration
-from autotune.domain.trial import Failed, Origin, Step, TrialRecord
+from autotune.domain.trial import Failed, Measured, Origin, Step, TrialRecord
 from autotune.report import words
 from autotune.report.tables import STYLES
 from autotune.units import format_duration
@@ -30,17 +33,32 @@ _DOING = {
 class RunView(LiveLine):
     """The `Observer` of a run in a terminal or a pipe; a context manager that shows the live line."""
 
-    def __init__(self, objectives: tuple[Objective, ...], interrupt: Interrupt) -> None:
+    def __init__(
+        self,
+        objectives: tuple[Objective, ...],
+        interrupt: Interrupt,
+        metric_limits: tuple[MetricLimit, ...] = (),
+    ) -> None:
         self._objectives = objectives
+        self._metric_limits = metric_limits
         self._interrupt = interrupt
         self._records: list[TrialRecord] = []
         self._standing = self._so_far()
         self._doing = ""
+        self._plan: Plan | None = None
+        self._told: Plan | None = None
 
     def study_opened(self, records: Sequence[TrialRecord]) -> None:
         """Count what earlier invocations did to the incumbent and the failures so far."""
         self._records.extend(records)
         self._standing = self._so_far()
+
+    def planned(self, plan: Plan) -> None:
+        """Show it in the live line, and say it when it is not what was said last."""
+        self._plan = plan
+        if self._told is None or not plan.is_like(self._told):
+            self._told = plan
+            self._print(Text(f"plan: {words.plan(plan)}, {self._ends()}", style="dim"))
 
     def trial_started(self, number: int, origin: Origin, configuration: Configuration) -> None:
         """Say what is tried."""
@@ -64,7 +82,7 @@ class RunView(LiveLine):
         state = words.state(record)
         took = format_duration(sum(record.step_s.values()))
         line = Text(f"           {state}", style=STYLES[state])
-        line.append(f"  {words.outcome(record, self._objectives)}", style="default")
+        line.append(f"  {words.outcome(record, self._objectives, self._metric_limits)}", style="default")
         line.append(f"  [took {took}, {format_duration(self._interrupt.left_s)} left]", style="dim")
         self._print(line)
 
@@ -76,9 +94,15 @@ class RunView(LiveLine):
         err.print(text, soft_wrap=True)
 
     def parts(self) -> list[str]:
-        """Phase, time left, incumbent and failures so far."""
+        """Phase, time left, incumbent and failures so far, and what is planned."""
         left = f"{format_duration(self._interrupt.left_s)} left"
-        return [self._doing or "preparing", left, *self._standing]
+        plan = [f"plan: {words.plan(self._plan)}"] if self._plan else []
+        return [self._doing or "preparing", left, *self._standing, *plan]
+
+    def _ends(self) -> str:
+        """When the budget ends, by the clock on the wall."""
+        end = datetime.now().astimezone() + timedelta(seconds=self._interrupt.left_s)
+        return f"ends {end:%H:%M}"
 
     def _so_far(self) -> tuple[str, str]:
         """Incumbent and failures, which only a finished trial changes."""
@@ -86,9 +110,11 @@ class RunView(LiveLine):
         return self._incumbent(), f"{failed} of {len(self._records)} failed"
 
     def _incumbent(self) -> str:
-        best, base = incumbent(self._records, self._objectives), baseline(self._records)
+        best = incumbent(self._records, self._objectives, limits=self._metric_limits)
+        base = baseline(self._records)
         if best is None:
-            return "nothing measured yet"
+            worked = any(isinstance(record.outcome, Measured) for record in self._records)
+            return f"nothing {'keeps the limits' if worked and self._metric_limits else 'measured'} yet"
         times = gain_between(self._records, base, best, self._objectives) if base else None
         looks = "" if times is None else f", looks like {times:.2f}x baseline"
         return f"best: trial {best.number}{looks}"

@@ -14,11 +14,13 @@ from autotune.cli.progress import RunView
 from autotune.cli.summary import print_summary
 from autotune.domain.failure import Blame
 from autotune.domain.interrupt import Interrupt
+from autotune.domain.metric_limit import parse_metric_limits
 from autotune.domain.objective import Objective
 from autotune.domain.slo import parse_slos
 from autotune.domain.trial import Interruption
 from autotune.domain.workload import Lengths
 from autotune.errors import EnvironmentFault, HarnessError, UserError
+from autotune.report.words import counted
 from autotune.tune.study import Ending, StudyEnd
 from autotune.units import format_duration
 from autotune.wiring.open import open_store
@@ -40,9 +42,11 @@ def run(
     rate: options.Rate = None,
     context: options.Context = None,
     objective: options.Objectives = None,
+    limit: options.MetricLimits = None,
     slo: options.Slos = None,
     seed: options.Seed = None,
     no_finals: options.NoFinals = False,
+    patience: options.Patience = None,
     startup_timeout: options.StartupTimeout = None,
     ports: options.Ports = None,
 ) -> None:
@@ -69,9 +73,11 @@ def run(
             rate_per_stream=rate,
             context_tokens=context,
             objectives=tuple(Objective.parse(text) for text in objective or ()),
+            metric_limits=parse_metric_limits(limit or ()),
             slos=parse_slos(slo or ()),
             seed=seed,
             no_finals=no_finals,
+            patience=patience,
             startup_s=options.budget_seconds("--startup-timeout", startup_timeout)
             if startup_timeout
             else None,
@@ -81,11 +87,12 @@ def run(
             prepared = prepare_study(request)
         interrupt = make_interrupt(prepared)
         _announce(prepared)
-        with stop_on_signals(interrupt), RunView(prepared.spec.objectives, interrupt) as view:
+        view = RunView(prepared.spec.objectives, interrupt, prepared.spec.metric_limits)
+        with stop_on_signals(interrupt), view:
             end = run_study(prepared, view, interrupt)
         with open_store(prepared.url) as store:
             print_summary(store)
-        _finish(end)
+        finish(end)
 
 
 def _lengths(option: str, text: str | None) -> Lengths | None:
@@ -97,6 +104,7 @@ def _announce(prepared: PreparedStudy) -> None:
     err.print(
         f"Study {spec.name}: {spec.model} on vLLM {vllm.version} ({vllm.device}), search space "
         f"{spec.space.name} with {len(spec.space.parameters)} parameters, "
+        f"{counted(len(spec.starts), 'start point')}, "
         f"budget {format_duration(prepared.budget_s)}.",
         markup=False, highlight=False,
     )  # fmt: skip
@@ -127,12 +135,14 @@ def stop_on_signals(
             signal.signal(number, handler)
 
 
-def _finish(end: StudyEnd) -> None:
+def finish(end: StudyEnd) -> None:
     """Leave with the exit code that says how it ended."""
     if end.ending is Ending.USER:
         raise typer.Exit(INTERRUPTED)
     if end.ending is Ending.EXHAUSTED:
-        err.print("Ended early: lessons forbid all that is left of the search space. See: autotune lessons")
+        err.print("Ended early: lessons and vLLM refuse all that is left. See: autotune lessons")
+    if end.ending is Ending.PATIENCE:
+        err.print("Ended early, as asked by --patience: the last trials brought no gain of more than 1 %.")
     if end.failure is not None:
         sentence = f"{end.failure.why}. {end.failure.cure}".strip()
         match end.failure.blame:

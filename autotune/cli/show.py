@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
@@ -10,7 +11,10 @@ from rich.text import Text
 
 from autotune.cli.console import errors_as_sentences, out, print_json
 from autotune.cli.options import AsJson, Database
-from autotune.decide.ranking import front
+from autotune.decide.limits import Held
+from autotune.decide.ranking import candidates, pareto
+from autotune.decide.timeline import timeline
+from autotune.decide.verdict import verdict
 from autotune.domain.launch import shell_words
 from autotune.domain.lesson import Lesson
 from autotune.domain.study import StudyInfo
@@ -20,7 +24,9 @@ from autotune.report import tables, words
 from autotune.report.document import point_document, study_document, trial_document
 from autotune.report.effective import EffectiveBlock
 from autotune.report.failure import FailureBlock
+from autotune.report.limits import standings
 from autotune.report.points import points_block, requests_table
+from autotune.report.sketch import ParetoSketch, draws, highest_rate, sparkline
 from autotune.report.spreadsheet import csv_text, point_rows, request_rows, requests_document
 from autotune.store.evidence import EvidenceStore
 from autotune.units import format_duration
@@ -106,16 +112,30 @@ def _show_all(
         return
     environment = info.environment
     _line(f"{info.name}: {info.model}, vLLM {environment.vllm.version} on {environment.machine.hostname}")
-    _line(f"{len(records)} trials in {format_duration(info.spent_s)}; * is on the Pareto front")
+    _line(f"{len(records)} trials in {format_duration(info.spent_s)}; {_marks(info)}")
     if info.refused:
         _line(words.refused(info.refused))
-    best = {record.number for record in front(records, info.objectives)}
-    out.print(tables.trials(records, info.objectives, best))
+    if records:
+        spent = words.time_spent(timeline(records, store.invocations(), datetime.now(UTC)))
+        out.print(spent, markup=False, highlight=False)
+    known = candidates(records, info.objectives, info.metric_limits)
+    best = [candidate.record for candidate in pareto(known, info.objectives)]
+    out.print(tables.trials(records, info.objectives, {record.number for record in best}, info.metric_limits))
+    if draws(out):
+        found = verdict(records, info.objectives, limits=info.metric_limits)
+        chosen = found.chosen if found else None
+        out.print(ParetoSketch(records=records, among=known, front=best, best=chosen))
+
+
+def _marks(info: StudyInfo) -> str:
+    """What the signs beside the numbers of trials mean."""
+    limits = " and ".join(map(str, info.metric_limits))
+    return "* is on the Pareto front" + (f", ! breaks a limit ({limits})" if limits else "")
 
 
 def _show_one(store: EvidenceStore, info: StudyInfo, record: TrialRecord, *, as_json: bool) -> None:
     if as_json:
-        _json(trial_document(record, info.objectives))
+        _json(trial_document(record, info))
         return
     steps = ", ".join(f"{step} {format_duration(seconds)}" for step, seconds in record.step_s.items())
     _line(f"Trial {record.number} ({record.origin}): {words.state(record)}")
@@ -128,10 +148,23 @@ def _show_one(store: EvidenceStore, info: StudyInfo, record: TrialRecord, *, as_
         for lesson in _taught(store.lessons.all(), info, record):
             _line(f"Learned        lesson {lesson.number}, never again: {lesson.finding}")
     elif record.outcome is not None:
-        _line(f"Outcome        {words.outcome(record, info.objectives)}")
+        _line(f"Outcome        {words.outcome(record, info.objectives, info.metric_limits)}")
+        if held := _held(store.records(), info, record):
+            _line(f"Limits         {standings(held)}")
     if record.points:
+        if draws(out):
+            bars = sparkline(record.points, highest_rate([record]), out)
+            counts = ", ".join(str(point.streams) for point in record.points)
+            _line(f"Ladder         {bars}  output tok/s at {counts} streams")
         out.print(tables.points(record))
     out.print(EffectiveBlock(record))
+
+
+def _held(records: Sequence[TrialRecord], info: StudyInfo, record: TrialRecord) -> Sequence[Held]:
+    """How the configuration of a trial stands to the limits, by all its launches that count."""
+    known = candidates(records, info.objectives, info.metric_limits)
+    digest = record.configuration.digest
+    return next((each.held for each in known if each.record.configuration.digest == digest), ())
 
 
 def _taught(lessons: Sequence[Lesson], info: StudyInfo, record: TrialRecord) -> list[Lesson]:

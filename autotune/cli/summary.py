@@ -4,8 +4,9 @@ from autotune.cli.console import out
 from autotune.decide.verdict import Verdict, verdict
 from autotune.domain.objective import Objective
 from autotune.domain.study import StudyInfo
-from autotune.domain.trial import Measured, TrialRecord
+from autotune.domain.trial import TrialRecord
 from autotune.report import words
+from autotune.report.limits import nothing_to_deploy
 from autotune.report.verdict import ladder, notes, sentences
 from autotune.store.evidence import EvidenceStore
 
@@ -15,11 +16,11 @@ def print_summary(store: EvidenceStore) -> None:
     info, records = store.info(), list(store.records())
     if info is None:
         return
-    found = verdict(records, info.objectives)
+    found = verdict(records, info.objectives, limits=info.metric_limits)
     if found is None:
-        worked = any(isinstance(record.outcome, Measured) for record in records)
-        what = "scored: too few requests fit the windows" if worked else "measured"
-        out.print(f"No configuration has been {what}, in {len(records)} trials.", highlight=False)
+        why = nothing_to_deploy(records, info.objectives, info.metric_limits)
+        counted = words.counted(len(records), "trial")
+        out.print(f"{counted}. {why}", markup=False, highlight=False, soft_wrap=True)
         if records:
             out.print("Reasons:  autotune show", highlight=False)
         return

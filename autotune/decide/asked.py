@@ -40,7 +40,7 @@ def asked(argv: Iterable[str], env: Mapping[str, str]) -> Mapping[str, Value]:
     A JSON object is its text, and each scalar in it has a name of its own: `speculative_config_method`. The
     dotted form `--speculative-config.method` means the same.
     """
-    found: dict[str, Value] = {name: _value(text) for name, text in env.items()}
+    found: dict[str, Value] = {name: read_value(text) for name, text in env.items()}
     for flag, words in flag_values(argv).items():
         name = flag.removeprefix("--").replace("-", "_").replace(".", "_")
         name = _ALIASES.get(name, name)
@@ -48,7 +48,7 @@ def asked(argv: Iterable[str], env: Mapping[str, str]) -> Mapping[str, Value]:
             found[name] = words
             continue
         text = " ".join(words)
-        found[name] = _value(text)
+        found[name] = read_value(text)
         found.update(_inside(name, text))
     return found
 
@@ -75,7 +75,8 @@ def _inside(name: str, text: str) -> Iterable[tuple[str, Value]]:
             yield f"{name}_{key}", value
 
 
-def _value(text: str) -> Value:
+def read_value(text: str) -> Value:
+    """The text as vLLM reads it: a number, also as people write it (`2k`, `8M`), else itself."""
     if _INT.fullmatch(text):
         return int(text)
     if _FLOAT.fullmatch(text):

@@ -5,11 +5,13 @@ configuration + block + noise: what changes from block to block is common to all
 configurations are compared within blocks only.
 
 An interval holds at every look at once and for all finalists together: what may go wrong in 5 % of studies is
-spread over the looks (`alpha_of`) and, in equal parts, over the finalists (Bonferroni). It can therefore be
-looked at again after more blocks, and at the best of several, without finding a winner by looking often.
+spread over the looks (`alpha_of`) and, in equal parts, over all that have ever been finalists (Bonferroni).
+It can therefore be looked at again after more blocks, in a later round, and at the best of several, without
+finding a winner by looking often.
 """
 
 import math
+import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +26,11 @@ from autotune.domain.trial import Measured, Origin, TrialRecord
 
 LOOKS = (3, 5, 8)
 """After how many blocks the finals are looked at, and may end."""
-_ALPHAS = (0.02, 0.02, 0.01)
-CONFIDENCE = 1 - sum(_ALPHAS)
+_ALPHAS = (0.02, 0.015, 0.005)
+_BEYOND = 0.005
+CONFIDENCE = 0.95
+"""The looks take 4 %, the last of them once more what it takes, because the winner of one round is looked at
+in the next with 6 blocks and with 8, and all later ones `_BEYOND`."""
 BASELINE = Configuration().digest
 
 _ROUNDS = 500
@@ -33,8 +38,15 @@ _EXACT = 1e-12
 
 
 def alpha_of(blocks: int) -> float:
-    """The chance of a wrong interval that a look after so many blocks may take; finals cut short included."""
-    return next((alpha for look, alpha in zip(LOOKS, _ALPHAS, strict=True) if blocks <= look), _ALPHAS[-1])
+    """The chance of a wrong interval that a look after so many blocks may take; finals cut short included.
+
+    Beyond the last look it is halved with each doubling of the blocks, so that no number of rounds spends
+    more than 5 %.
+    """
+    for look, alpha in zip(LOOKS, _ALPHAS, strict=True):
+        if blocks <= look:
+            return alpha
+    return math.ldexp(_BEYOND, -math.ceil(math.log2(blocks / LOOKS[-1])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +69,17 @@ class _Pairs:
 class BlockModel:
     """The values of one metric in all blocks; configurations are named by their digests.
 
-    `noise` is that of one launch within a block, None when nothing tells it.
+    `noise` is that of one launch within a block, None when nothing tells it. `reference` is in every block.
     """
 
     blocks: tuple[Mapping[str, float], ...]
     noise: Noise | None
+    reference: str = BASELINE
 
     @property
     def finalists(self) -> set[str]:
-        """All that have been in a block with the baseline."""
-        return {name for block in self.blocks for name in block} - {BASELINE}
+        """All that have been in a block with the reference."""
+        return {name for block in self.blocks for name in block} - {self.reference}
 
     def count(self, first: str, second: str) -> int:
         """How many blocks have both."""
@@ -120,26 +133,47 @@ def block_model(records: Sequence[TrialRecord], read: Read) -> BlockModel:
     """The blocks of all finals in `records`, whichever invocation ran them, by the logarithm of `read`.
 
     A block without a measured baseline, or with nothing beside it, has nothing to compare. The noise is what
-    the blocks leave unexplained, together with that of neighbouring launches outside the finals.
+    the blocks leave unexplained, together with that of neighbouring launches outside all blocks.
     """
+    return _model(records, [record for record in records if record.origin is Origin.FINAL], read, BASELINE)
+
+
+def blocks_with(records: Sequence[TrialRecord], read: Read, reference: str) -> BlockModel:
+    """The same of every block, of finals or of an ablation, in which `reference` was measured."""
+    return _model(records, records, read, reference)
+
+
+def _model(
+    records: Sequence[TrialRecord], within: Sequence[TrialRecord], read: Read, reference: str
+) -> BlockModel:
     found: dict[int, dict[str, float]] = defaultdict(dict)
-    for record in records:
-        if (
-            record.origin is Origin.FINAL
-            and record.block is not None
-            and isinstance(record.outcome, Measured)
-        ):
+    for record in within:
+        if record.block is not None and isinstance(record.outcome, Measured):
             value = read(record)
             if value is not None and value > 0:
                 found[record.block][record.configuration.digest] = math.log(value)
-    blocks = tuple(block for _, block in sorted(found.items()) if BASELINE in block and len(block) > 1)
-    return BlockModel(blocks=blocks, noise=pooled(_residual(blocks), neighbour_noise(records, read)))
+    blocks = tuple(block for _, block in sorted(found.items()) if reference in block and len(block) > 1)
+    noise = pooled(_residual(blocks), neighbour_noise(records, read))
+    return BlockModel(blocks=blocks, noise=noise, reference=reference)
+
+
+def launch_order(among: Iterable[Configuration], block: int, seed: int) -> tuple[Configuration, ...]:
+    """The order of a block's launches: drawn for each two blocks, and the other way round in the second.
+
+    What changes evenly in the course of a block then cancels out over the two.
+    """
+
+    def place(configuration: Configuration) -> float:
+        key = f"{seed}:{block // 2}:{configuration.digest}"
+        return random.Random(key).random()  # noqa: S311 - reproducible on purpose
+
+    return tuple(sorted(among, key=place, reverse=block % 2 == 1))
 
 
 def _residual(blocks: Sequence[Mapping[str, float]]) -> Noise | None:
     """What the least-squares fit of configuration + block leaves.
 
-    All blocks have the baseline, so that the fit has one parameter for each configuration and each block but
+    All blocks have the reference, so that the fit has one parameter for each configuration and each block but
     one. It is found by fitting the two in turn, which for blocks without gaps is exact at once.
     """
     names = {name for block in blocks for name in block}

@@ -26,7 +26,7 @@ class Growth:
 
     reference: Candidate
     steps: tuple[tuple[int, float], ...]
-    """(trial, volume), both rising."""
+    """(trial, volume), both rising; none where no configuration keeps the limits."""
     dimensions: int
 
     def side(self, volume: float) -> float:
@@ -35,14 +35,17 @@ class Growth:
 
 
 def growth(candidates: Sequence[Candidate], objectives: Sequence[Objective]) -> Growth | None:
-    """How the volume grew with the `candidates`, in the order of their trials; None without a reference."""
+    """How the volume grew with those of the `candidates` that keep the limits, in the order of their trials.
+
+    None without a reference, which may itself break a limit.
+    """
     reference = reference_of(candidates)
     if reference is None:
         return None
     steps: list[tuple[int, float]] = []
     front: list[Corner] = []
     volume = 0.0
-    for candidate in candidates:
+    for candidate in (each for each in candidates if each.keeps_limits):
         corner = ratios(candidate.values, reference.values, objectives)
         gained = exclusive(corner, front) if all(map(math.isfinite, corner)) else 0.0
         if gained > 0:

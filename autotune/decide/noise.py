@@ -78,12 +78,12 @@ def noise_of(records: Sequence[TrialRecord], read: Read) -> Noise | None:
 
 
 def neighbour_noise(records: Sequence[TrialRecord], read: Read) -> Noise | None:
-    """Like `noise_of`, from pairs of successive launches outside the finals alone.
+    """Like `noise_of`, from pairs of successive launches outside all blocks alone.
 
-    A machine that slows down through the night differs little between neighbours, and the finals, which
-    compare within blocks, are to be judged by the noise within a short time.
+    A machine that slows down through the night differs little between neighbours, and finals and ablations,
+    which compare within blocks, are to be judged by the noise within a short time.
     """
-    outside = [record for record in records if record.origin is not Origin.FINAL]
+    outside = [record for record in records if record.origin not in (Origin.FINAL, Origin.ABLATION)]
     pairs = [(logs[i], logs[i + 1]) for logs in _repeats(outside, read) for i in range(0, len(logs) - 1, 2)]
     if not pairs:
         return None

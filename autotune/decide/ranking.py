@@ -1,7 +1,7 @@
 """Which configuration looks best: the Pareto front of the objectives, and one choice from it.
 
 A configuration that was measured several times counts once, with the geometric mean of each value; its first
-measured trial stands for it.
+measured trial stands for it. One that breaks a limit is measured, but never chosen.
 """
 
 import math
@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from autotune.decide.limits import Held, held
 from autotune.decide.noise import decodes_speculatively, noise_of, prior_noise
 from autotune.domain.failure import Blame
+from autotune.domain.metric_limit import MetricLimit
 from autotune.domain.objective import Objective
-from autotune.domain.trial import Measured, TrialRecord
+from autotune.domain.trial import Measured, Origin, TrialRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,18 @@ class Candidate:
     record: TrialRecord
     values: tuple[float, ...]
     launches: int
+    held: tuple[Held, ...] = ()
+    """How it stands to each limit."""
+
+    @property
+    def broken(self) -> tuple[Held, ...]:
+        """The limits that it breaks."""
+        return tuple(each for each in self.held if not each.keeps)
+
+    @property
+    def keeps_limits(self) -> bool:
+        """Whether it may be chosen."""
+        return not self.broken
 
 
 def values_of(record: TrialRecord, objectives: Sequence[Objective]) -> tuple[float, ...] | None:
@@ -32,34 +46,56 @@ def values_of(record: TrialRecord, objectives: Sequence[Objective]) -> tuple[flo
     return None if None in values else tuple(value for value in values if value is not None)
 
 
-def candidates(records: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[Candidate]:
-    """Every configuration that was measured, in the order of their first measured trials."""
+def candidates(
+    records: Sequence[TrialRecord], objectives: Sequence[Objective], limits: Sequence[MetricLimit] = ()
+) -> list[Candidate]:
+    """Every configuration that was measured, in the order of their first measured trials.
+
+    Not one of which too little was measured to tell whether it keeps the `limits`. Launches of an ablation do
+    not count: they tell what the settings of one configuration are worth, and a dozen neighbours of it would
+    crowd the front.
+    """
     groups: dict[str, list[tuple[TrialRecord, tuple[float, ...]]]] = {}
     for record in records:
-        if values := values_of(record, objectives):
+        values = values_of(record, objectives)
+        if values and record.origin is not Origin.ABLATION:
             groups.setdefault(record.configuration.digest, []).append((record, values))
+    standings = [held([record for record, _ in group], limits) for group in groups.values()]
     return [
         Candidate(
             record=group[0][0],
             values=tuple(map(_geometric_mean, zip(*(values for _, values in group), strict=True))),
             launches=len(group),
+            held=standing,
         )
-        for group in groups.values()
+        for group, standing in zip(groups.values(), standings, strict=True)
+        if standing is not None
     ]
 
 
-def front(records: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[TrialRecord]:
-    """The configurations that no other beats in one objective and equals or beats in all others."""
-    return [candidate.record for candidate in pareto(candidates(records, objectives), objectives)]
+def front(
+    records: Sequence[TrialRecord], objectives: Sequence[Objective], limits: Sequence[MetricLimit] = ()
+) -> list[TrialRecord]:
+    """The configurations that keep the limits and that no other such one dominates."""
+    return [candidate.record for candidate in pareto(candidates(records, objectives, limits), objectives)]
 
 
 def pareto(among: Sequence[Candidate], objectives: Sequence[Objective]) -> list[Candidate]:
-    """Those of `among` that none of them dominates."""
+    """Those of `among` that keep their limits and that no other such one beats in one objective and equals or
+    beats in all others.
+    """
+    able = [candidate for candidate in among if candidate.keeps_limits]
     return [
         candidate
-        for candidate in among
-        if not any(_dominates(other.values, candidate.values, objectives) for other in among)
+        for candidate in able
+        if not any(_dominates(other.values, candidate.values, objectives) for other in able)
     ]
+
+
+def nearest(among: Sequence[Candidate]) -> Candidate | None:
+    """Of those that break limits the one that does by the least, summed over the limits; None without any."""
+    breaking = [candidate for candidate in among if candidate.broken]
+    return min(breaking, key=lambda c: sum(h.limit.excess(h.value) for h in c.broken), default=None)
 
 
 def _dominates(a: Sequence[float], b: Sequence[float], objectives: Sequence[Objective]) -> bool:
@@ -95,15 +131,18 @@ def score(record: TrialRecord, objectives: Sequence[Objective]) -> float | None:
 
 
 def incumbent(
-    records: Sequence[TrialRecord], objectives: Sequence[Objective], prefer: Objective | None = None
+    records: Sequence[TrialRecord],
+    objectives: Sequence[Objective],
+    prefer: Objective | None = None,
+    limits: Sequence[MetricLimit] = (),
 ) -> TrialRecord | None:
     """The best configuration so far: by `prefer` alone where given, else by `gain`; of equals the earliest.
 
-    None when nothing was measured. It is a candidate, not yet a proven winner: the best of many single
-    measurements is partly luck.
+    None when nothing was measured that keeps the limits. It is a candidate, not yet a proven winner: the best
+    of many single measurements is partly luck.
     """
     wanted = [prefer] if prefer else list(objectives)
-    among = candidates(records, wanted)
+    among = [candidate for candidate in candidates(records, wanted, limits) if candidate.keeps_limits]
     if not among:
         return None
     reference = among[0].values

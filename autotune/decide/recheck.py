@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 from autotune.domain.failure import Blame, Failure, FailureKind, Phase
 from autotune.domain.recheck import Verdict
-from autotune.domain.trial import Failed, Interrupted, Measured, Outcome, TrialRecord
+from autotune.domain.trial import Abandoned, Failed, Interrupted, Measured, Outcome, TrialRecord
 
 _KINDS = (
     FailureKind.INCOMPATIBLE,
@@ -31,7 +31,7 @@ def to_recheck(records: Sequence[TrialRecord]) -> tuple[TrialRecord, ...]:
 
     One of each failure comes first, so that little time tells most. What worked in another trial is left out.
     """
-    worked = {r.configuration.digest for r in records if isinstance(r.outcome, Measured)}
+    worked = {r.configuration.digest for r in records if r.works}
     last: dict[str, TrialRecord] = {}
     for record in records:
         if _is_curable(record.failure) and record.configuration.digest not in worked:
@@ -56,7 +56,7 @@ def streams_to_recheck(record: TrialRecord, ladder: Sequence[int]) -> tuple[int,
 def judge(before: Failure, outcome: Outcome) -> tuple[Verdict, Failure | None]:
     """What `outcome` says of settings that failed with `before`, and the failure it was now."""
     match outcome:
-        case Measured():
+        case Measured() | Abandoned():
             return Verdict.WORKS, None
         case Interrupted():
             return Verdict.UNDECIDED, None

@@ -7,7 +7,7 @@ from autotune.decide.blocks import BASELINE, block_model
 from autotune.decide.ladder import estimate, launches_by_configuration
 from autotune.domain.difference import Difference
 from autotune.domain.objective import Objective
-from autotune.domain.trial import TrialRecord
+from autotune.domain.trial import Origin, TrialRecord
 
 COMPARED = ("out_tok_s", "ttft_p50", "tpot_p50")
 """Metrics whose differences are told at each stream count."""
@@ -44,7 +44,7 @@ def rungs(
     """A rung for each stream count of either; from the blocks they have in common, else from all launches."""
     launches = launches_by_configuration(records)
     sides = [launches.get(of.configuration.digest, []) if of else [] for of in (baseline, other)]
-    common = {r.block for r in sides[0] if r.block is not None} & {r.block for r in sides[1]}
+    common = set.intersection(*({r.block for r in side if r.origin is Origin.FINAL} for side in sides))
     if common:
         sides = [[record for record in side if record.block in common] for side in sides]
     counts = sorted({point.streams for side in sides for record in side for point in record.points})

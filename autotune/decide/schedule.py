@@ -1,10 +1,11 @@
 """What the loop does next, concluded from the trials so far: start, try again, or end."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from statistics import median
 
+from autotune.decide.durations import cautious_s, took_s
 from autotune.domain.failure import Blame, Failure, FailureKind
 from autotune.domain.launch import settings
 from autotune.domain.space import Configuration, SearchSpace, Value
@@ -18,12 +19,13 @@ MARGIN = 1.1
 as working memory when vLLM measures how much of that it needs (vllm#54383)."""
 
 
+_IN_BLOCKS = (Origin.FINAL, Origin.ABLATION)
 _GIVEN_SIZES = {"kv_cache_memory_bytes", "VLLM_CPU_KVCACHE_SPACE"}
 
 
 def expected_trial_s(records: Sequence[TrialRecord]) -> float | None:
     """How long a trial takes, by the median of those fully measured; None before the first."""
-    durations = [sum(r.step_s.values()) for r in records if isinstance(r.outcome, Measured)]
+    durations = [took_s(record) for record in records if isinstance(record.outcome, Measured)]
     return median(durations) if durations else None
 
 
@@ -34,27 +36,30 @@ def expected_launch_s(records: Sequence[TrialRecord], configuration: Configurati
 
 
 def worth_starting(
-    records: Sequence[TrialRecord], left_s: float, configuration: Configuration | None = None
+    records: Sequence[TrialRecord],
+    left_s: float,
+    configuration: Configuration | None = None,
+    flags: Collection[str] | None = None,
 ) -> bool:
-    """Whether a trial begun now, of `configuration` if given, can be expected to end within `left_s` seconds.
+    """Whether a trial begun now can be expected to end within `left_s` seconds (`cautious_s`).
 
     Before the first has been measured there is nothing to expect, and trying is all one can do.
     """
-    expected_s = expected_trial_s(records)
-    if configuration is not None:
-        expected_s = expected_launch_s(records, configuration)
+    expected_s = cautious_s(records, configuration, flags)
     return left_s > 0 and (expected_s is None or expected_s <= left_s)
 
 
 def control_due(records: Sequence[TrialRecord], every: int) -> bool:
     """Whether it is time to measure the baseline again: after `every` trials of the search without it.
 
-    Never where `every` is 0, and not before the baseline has been measured once. Retries do not count.
+    Never where `every` is 0, and not before the baseline has been measured once. Retries do not count, and
+    one of the baseline that was broken off is due again.
     """
     if every < 1 or not any(isinstance(r.outcome, Measured) and not r.configuration.values for r in records):
         return False
-    since = takewhile(lambda record: bool(record.configuration.values), reversed(records))
-    return sum(record.origin not in (Origin.FINAL, Origin.RETRY) for record in since) >= every
+    ran = [r for r in records if r.configuration.values or not isinstance(r.outcome, Interrupted)]
+    since = takewhile(lambda record: bool(record.configuration.values), reversed(ran))
+    return sum(record.origin not in (*_IN_BLOCKS, Origin.RETRY) for record in since) >= every
 
 
 def worth_isolating(records: Sequence[TrialRecord], launches: int, left_s: float) -> bool:
@@ -112,12 +117,12 @@ def due_retry(
 
     One broken off by the budget or the user, or ended by something the user has to mend, is due when the
     study goes on. One that met a fault of the machine, or during which autotune was killed, is due `retries`
-    times: the configuration may be what kills the machine. What a lesson `forbids` is never due, and controls
-    and finals are not repeated: what they measure again has been measured.
+    times: the configuration may be what kills the machine. What a lesson `forbids` is never due, and
+    controls, finals and ablations are not repeated: what they measure again has been measured.
     """
     tries: dict[str, list[TrialRecord]] = {}
     for record in records:
-        if record.origin not in (Origin.CONTROL, Origin.FINAL):
+        if record.origin not in (Origin.CONTROL, *_IN_BLOCKS):
             tries.setdefault(record.configuration.digest, []).append(record)
     for history in tries.values():
         faults = sum(_is_fault(record) for record in history)

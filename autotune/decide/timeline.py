@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from autotune.domain.invocation import Invocation
-from autotune.domain.trial import Failed, Interrupted, Measured, Origin, Step, TrialRecord
+from autotune.domain.trial import Abandoned, Failed, Interrupted, Measured, Origin, Step, TrialRecord
 
 K = TypeVar("K", bound=StrEnum)
 
@@ -39,6 +39,8 @@ class Purpose(StrEnum):
     FINALS = "finals"
     CONTROL = "control"
     """The baseline measured once more."""
+    ABANDONED = "abandoned"
+    """Trials that work, but were given up: what was measured ruled them out."""
     FAILED = "failed"
     """Trials that failed, whatever their origin."""
     INTERRUPTED = "interrupted"
@@ -123,6 +125,8 @@ def purpose_of(record: TrialRecord) -> Purpose:
             return Purpose.FAILED
         case Interrupted():
             return Purpose.INTERRUPTED
+        case Abandoned():
+            return Purpose.ABANDONED
         case Measured() if record.origin is Origin.FINAL:
             return Purpose.FINALS
         case Measured() if record.origin is Origin.CONTROL:

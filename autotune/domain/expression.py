@@ -12,8 +12,11 @@ import operator
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from autotune.errors import ExpressionError
+
+_T = TypeVar("_T")
 
 _BINARY: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -73,11 +76,21 @@ class Expression:
         `a == 1 or b == 2` is true for a = 1 whether `b` has a value or not. Raises ExpressionError when the
         values have types that cannot be combined, or on a division by 0.
         """
+        true = self._evaluated(values, _truth)
+        return absent if true is None else true
+
+    def value(self, values: Mapping[str, object]) -> bool | int | float | str | None:
+        """What it comes to for `values`; None where it hangs on a name without a value.
+
+        Raises ExpressionError as `holds` does.
+        """
+        return self._evaluated(values, _scalar)
+
+    def _evaluated(self, values: Mapping[str, object], of_kind: Callable[[object], _T]) -> _T:
         try:
-            true = _truth(_evaluate(self.tree, values))
+            return of_kind(_evaluate(self.tree, values))
         except (TypeError, ZeroDivisionError, OverflowError) as error:
             raise ExpressionError(self.source, f"cannot be evaluated for {dict(values)}: {error}") from None
-        return absent if true is None else true
 
 
 def _check(node: ast.expr, source: str, depth: int) -> None:
@@ -173,6 +186,12 @@ def _number(value: object) -> float:
     if isinstance(value, int | float):
         return value
     raise TypeError(f"{value!r} is not a number")
+
+
+def _scalar(value: object) -> bool | int | float | str | None:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"{value!r} is a list")
 
 
 def _truth(value: object) -> bool | None:

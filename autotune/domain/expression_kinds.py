@@ -29,12 +29,15 @@ def kind_of(domain: Domain) -> Kind | None:
     return kinds.pop() if len(kinds) == 1 else None
 
 
-def check_kinds(expression: Expression, kinds: Mapping[str, Kind | None]) -> None:
+def check_kinds(
+    expression: Expression, kinds: Mapping[str, Kind | None], wanted: Kind | None = Kind.BOOL
+) -> None:
     """Raise ExpressionError unless every part of `expression` combines values of the right kinds.
 
-    `kinds` has an entry for every name the expression mentions; None is a kind not known.
+    `kinds` has an entry for every name the expression mentions; None is a kind not known. The whole has to be
+    of the kind `wanted`, of any with None.
     """
-    _expect(expression, expression.tree, Kind.BOOL, kinds)
+    _expect(expression, expression.tree, wanted, kinds)
 
 
 def _kind_of_value(value: object) -> Kind:

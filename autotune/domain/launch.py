@@ -18,6 +18,11 @@ class ServerArgs:
     flags: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def words(self) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+        """Equal for two that start the same server; can be looked up."""
+        return self.flags, tuple(sorted(self.env.items()))
+
 
 def server_args(space: SearchSpace, configuration: Configuration) -> ServerArgs:
     """Flags and variables of `configuration` on top of the space's fixed ones, in a stable order.

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from autotune.domain.model_shape import ModelShape
+
 
 class Device(StrEnum):
     """What vLLM computes on."""
@@ -74,6 +76,8 @@ class Model:
     """It carries multi-token-prediction heads that can draft for it."""
     weight_bytes: int | None = None
     """Size of the weight files; None when they are not on this machine."""
+    shape: ModelShape | None = None
+    """What decides how much memory it takes; None where its config is of a kind that is not understood."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,13 +18,14 @@ class Objective:
     streams: int
 
     @classmethod
-    def parse(cls, text: str) -> "Objective":
-        """Read `out_tok_s@8`. Raises UserError naming what is allowed."""
+    def parse(cls, text: str, within: str | None = None) -> "Objective":
+        """Read `out_tok_s@8`. Raises UserError naming what is allowed, and what it was `within`."""
+        within = within or f"objective {text!r}"
         metric, at, streams = text.partition("@")
         if metric not in METRICS:
-            raise UserError(f"objective {text!r}: {metric!r} is no metric; choose from {metric_names()}")
+            raise UserError(f"{within}: {metric!r} is no metric; choose from {metric_names()}")
         if not at or not re.fullmatch(r"[1-9][0-9]{0,5}", streams):
-            raise UserError(f"objective {text!r}: write METRIC@STREAMS, for example {metric}@8")
+            raise UserError(f"{within}: write METRIC@STREAMS, for example {metric}@8")
         return cls(metric=metric, streams=int(streams))
 
     def __str__(self) -> str:
@@ -65,14 +66,25 @@ def default_objectives(streams: tuple[int, ...]) -> tuple[Objective, ...]:
     return tuple(Objective(metric="out_tok_s", streams=count) for count in counts)
 
 
-def check_slos(objectives: Iterable[Objective], slos: tuple[Slo, ...]) -> None:
-    """Raise UserError when an objective counts requests that keep SLOs, and there are none."""
+def check_slos(objectives: Iterable[Objective], slos: tuple[Slo, ...], what: str = "objective") -> None:
+    """Raise UserError when an objective counts requests that keep SLOs, and there are none.
+
+    `what` is what the objectives are called in it.
+    """
     for objective in objectives:
         if METRICS[objective.metric].needs_slo and not slos:
             raise UserError(
-                f"objective {objective}: the workload has no service-level objective to keep; "
+                f"{what} {objective}: the workload has no service-level objective to keep; "
                 "add one, for example --slo ttft_p95=2s"
             )
+
+
+def check_streams(objectives: Iterable[Objective], streams: tuple[int, ...], what: str = "objective") -> None:
+    """Raise UserError when an objective is of a stream count that is not among the measured `streams`."""
+    for objective in objectives:
+        if objective.streams not in streams:
+            counts = ", ".join(map(str, streams))
+            raise UserError(f"{what} {objective}: measured are {counts} streams; choose one of these counts")
 
 
 def wanted_requests(objectives: Iterable[Objective]) -> Mapping[int, int]:

@@ -179,6 +179,18 @@ class Configuration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnStart:
+    """A configuration that the author of the space wants tried first, and perhaps why.
+
+    It may say less than a configuration does: what it leaves out is as usual.
+    """
+
+    name: str
+    configuration: Configuration
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
     """All of it. `parameters` are in the file's order; a `when` names earlier parameters only."""
 
@@ -188,6 +200,8 @@ class SearchSpace:
     fixed: tuple[Fixed, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Parameters that can have no effect on this machine, each with the reason; for the user to read."""
+    starts: tuple[OwnStart, ...] = ()
+    """Tried first, in this order."""
 
     def parameter(self, name: str) -> Parameter:
         """The parameter called `name`; KeyError where there is none."""
@@ -209,10 +223,11 @@ class SearchSpace:
 
     @property
     def digest(self) -> str:
-        """12 hexadecimal digits; two spaces with the same digest are searched in the same way.
+        """12 hexadecimal digits; in two spaces with the same digest the same is searched in the same way.
 
         The order of parameters and choices counts, since the sampler goes by it; names, reasons and the order
-        of fixed settings do not.
+        of fixed settings do not. Nor do start points: they change nothing of what can be tried or how it is
+        measured, and a study goes on with one more of them, which is how "try this as well" is said.
         """
         return _digest(
             {

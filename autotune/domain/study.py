@@ -28,6 +28,8 @@ class Limits:
     """The baseline is measured again after so many trials of the search; 0 for never."""
     finalists: int = 4
     """Configurations that at most are measured again beside the baseline; 0 for no finals."""
+    patience: int = 0
+    """The search ends when so many configurations in a row that worked brought no gain; 0 for never."""
     max_blocks: int = 8
     """How often at most each finalist and the baseline are measured in finals; at least 2."""
     memory_floor_bytes: int | None = None

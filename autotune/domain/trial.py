@@ -78,6 +78,17 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Abandoned:
+    """The settings work, and what was measured rules them out; `points` are those measured before.
+
+    `why` is one sentence.
+    """
+
+    why: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """The settings did not work here; `points` are those measured before."""
 
@@ -93,7 +104,7 @@ class Interrupted:
     points: tuple[Point, ...] = ()
 
 
-Outcome = Measured | Failed | Interrupted
+Outcome = Measured | Abandoned | Failed | Interrupted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +133,11 @@ class TrialRecord:
     def points(self) -> tuple[Point, ...]:
         """The points measured, in rising stream counts."""
         return self.outcome.points if self.outcome else ()
+
+    @property
+    def works(self) -> bool:
+        """Whether its settings have shown that they work."""
+        return isinstance(self.outcome, Measured | Abandoned)
 
     @property
     def failure(self) -> Failure | None:

@@ -12,6 +12,7 @@ from autotune.domain.space import (
     FloatDomain,
     IntDomain,
     Json,
+    OwnStart,
     Parameter,
     SearchSpace,
     TargetKind,
@@ -26,12 +27,14 @@ def space_document(space: SearchSpace) -> dict[str, Json]:
     flags = {f.target.name: f.value for f in space.fixed if f.target.kind is TargetKind.FLAG}
     env = {f.target.name: f.value for f in space.fixed if f.target.kind is TargetKind.ENV}
     constraints: list[Json] = [{"require": c.require.source, "why": c.why} for c in space.constraints]
+    starts: list[Json] = [_start(start) for start in space.starts]
     return {
         "schema": SCHEMA,
         "name": space.name,
         "parameters": {parameter.name: _parameter(parameter) for parameter in space.parameters},
         "constraints": constraints,
         "fixed": {"flags": flags, "env": env},
+        **({"start": starts} if starts else {}),
     }
 
 
@@ -51,6 +54,11 @@ def _parameter(parameter: Parameter) -> dict[str, Json]:
         omit: list[Json] = [*parameter.omit]
         spec["omit"] = omit
     return spec
+
+
+def _start(start: OwnStart) -> dict[str, Json]:
+    spec: dict[str, Json] = {"name": start.name, "values": dict(start.configuration.values)}
+    return spec if start.why is None else {**spec, "why": start.why}
 
 
 def _domain(domain: Domain) -> dict[str, Json]:

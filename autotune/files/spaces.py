@@ -3,16 +3,19 @@
 import keyword
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from autotune.domain.expression import Expression
 from autotune.domain.expression_kinds import Kind, check_kinds, kind_of
 from autotune.domain.space import (
     CategoricalDomain,
+    Configuration,
     Constraint,
     Domain,
     FloatDomain,
     IntDomain,
+    OwnStart,
     Parameter,
     SearchSpace,
     Value,
@@ -42,7 +45,7 @@ def load_space(ref: str, cwd: Path) -> SearchSpace:
 
 def read_space(file: Table, name: str) -> SearchSpace:
     """The search space that `file` holds, called `name` unless it says another. Raises FileError."""
-    file.only("schema", "name", "parameters", "constraints", "fixed")
+    file.only("schema", "name", "parameters", "constraints", "fixed", "start")
     parameters: dict[str, Parameter] = {}
     for parameter in file.table("parameters"):
         parameters[parameter] = _parameter(file.table("parameters"), parameter, parameters)
@@ -51,12 +54,13 @@ def read_space(file: Table, name: str) -> SearchSpace:
     fixed = read_fixed(file.table("fixed"))
     check_keys(file.table("parameters"), parameters, fixed)
     kinds = _kinds(parameters)
-    return SearchSpace(
+    space = SearchSpace(
         name=file.text("name") or name,
         parameters=tuple(parameters.values()),
         constraints=tuple(_constraint(table, kinds) for table in file.tables("constraints")),
         fixed=fixed,
     )
+    return replace(space, starts=tuple(_start(table, space) for table in file.tables("start")))
 
 
 def _parameter(table: Table, name: str, earlier: Mapping[str, Parameter]) -> Parameter:
@@ -171,3 +175,35 @@ def _constraint(table: Table, kinds: Mapping[str, Kind | None]) -> Constraint:
     if why is None:
         raise table.error("why", "is missing: it tells the reason to whoever finds a trial refused")
     return Constraint(require=require, why=why)
+
+
+def _start(table: Table, space: SearchSpace) -> OwnStart:
+    """A start point of the author, every value of which `space` has and would try."""
+    table.only("name", "why", "values")
+    name, spec = table.text("name"), table.table("values")
+    if name is None:
+        raise table.error("name", "is missing: it is what the start point is called")
+    spec.only(*(parameter.name for parameter in space.parameters))
+    values: dict[str, Value] = {}
+    for parameter in space.parameters:
+        if parameter.name not in spec:
+            continue
+        if not space.is_active(parameter, values):
+            needs = parameter.when.source if parameter.when else ""
+            raise spec.error(parameter.name, f"takes no part here: `{needs}` does not hold for these values")
+        values[parameter.name] = _value_of(spec, parameter)
+    if not values:
+        raise table.error("values", "is missing or empty: it gives parameters their values")
+    configuration = Configuration(values=values)
+    if (broken := space.violated(configuration)) is not None:
+        raise table.error("values", f"break `{broken.require.source}`: {broken.why}")
+    return OwnStart(name=name, configuration=configuration, why=table.text("why"))
+
+
+def _value_of(spec: Table, parameter: Parameter) -> Value:
+    """The value that `spec` gives `parameter`; for one of type float a whole number will do."""
+    value = spec.number(parameter.name) if isinstance(parameter.domain, FloatDomain) else None
+    given = spec.json(parameter.name) if value is None else value
+    if isinstance(given, dict | list | None) or given not in parameter.domain:
+        raise spec.error(parameter.name, f"{given!r} is not among the values of this parameter")
+    return given

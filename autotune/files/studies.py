@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeVar
 
+from autotune.domain.metric_limit import MetricLimit, parse_metric_limits
 from autotune.domain.objective import Objective, default_objectives
 from autotune.domain.study import Limits
 from autotune.domain.workload import Workload
@@ -14,6 +15,11 @@ from autotune.files.toml import Table, read_toml
 from autotune.files.workloads import study_workload
 
 T = TypeVar("T")
+
+_KEYS = (
+    *("schema", "name", "search_space", "objectives", "metric_limits", "seed", "budget_s"),
+    *("workload", "limits"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +34,7 @@ class StudyFile:
     seed: int
     limits: Limits
     budget_s: float | None
+    metric_limits: tuple[MetricLimit, ...] = ()
 
 
 def load_study(ref: str, cwd: Path) -> StudyFile:
@@ -37,7 +44,7 @@ def load_study(ref: str, cwd: Path) -> StudyFile:
     """
     path = find(STUDIES, ref, cwd)
     file = read_toml(path, shown(path, cwd))
-    file.only("schema", "name", "search_space", "objectives", "seed", "budget_s", "workload", "limits")
+    file.only(*_KEYS)
     workload = study_workload(file, path.parent, cwd)
     budget_s = file.number("budget_s")
     if budget_s is not None and budget_s <= 0:
@@ -53,6 +60,7 @@ def load_study(ref: str, cwd: Path) -> StudyFile:
         seed=file.whole("seed") or 0,
         limits=_limits(file.table("limits")),
         budget_s=budget_s,
+        metric_limits=_metric_limits(file, workload),
     )
 
 
@@ -66,13 +74,27 @@ def _objectives(file: Table, workload: Workload) -> tuple[Objective, ...]:
             objective = Objective.parse(str(text))
         except UserError as error:
             raise file.error("objectives", str(error)) from None
-        if objective.streams not in workload.streams:
-            counts = ", ".join(map(str, workload.streams))
-            raise file.error("objectives", f"{objective} is not measured; the stream counts are {counts}")
+        _check_measured(file, "objectives", objective, workload)
         if objective in objectives:
             raise file.error("objectives", f"{objective} is named twice")
         objectives.append(objective)
     return tuple(objectives)
+
+
+def _metric_limits(file: Table, workload: Workload) -> tuple[MetricLimit, ...]:
+    try:
+        limits = parse_metric_limits(map(str, file.sequence("metric_limits") or ()))
+    except UserError as error:
+        raise file.error("metric_limits", str(error)) from None
+    for limit in limits:
+        _check_measured(file, "metric_limits", limit.measured, workload)
+    return limits
+
+
+def _check_measured(file: Table, key: str, objective: Objective, workload: Workload) -> None:
+    if objective.streams not in workload.streams:
+        counts = ", ".join(map(str, workload.streams))
+        raise file.error(key, f"{objective} is not measured; the stream counts are {counts}")
 
 
 def _limits(table: Table) -> Limits:
@@ -87,12 +109,13 @@ def _limits(table: Table) -> Limits:
         isolation_launches=_or(table.whole("isolation_launches"), default.isolation_launches),
         control_every=_or(table.whole("control_every"), default.control_every),
         finalists=_or(table.whole("finalists"), default.finalists),
+        patience=_or(table.whole("patience"), default.patience),
         max_blocks=_or(table.whole("max_blocks"), default.max_blocks),
     )
     for name in ("startup_s", "smoke_s", "stop_grace_s"):
         if getattr(limits, name) <= 0:
             raise table.error(name, f"must be above 0 seconds, but is {getattr(limits, name)}")
-    for name in ("retries", "isolation_launches", "control_every", "finalists"):
+    for name in ("retries", "isolation_launches", "control_every", "finalists", "patience"):
         if getattr(limits, name) < 0:
             raise table.error(name, f"must be 0 or more, but is {getattr(limits, name)}")
     if limits.max_blocks < 2:

@@ -12,6 +12,7 @@ import msgspec
 
 from autotune.domain.machine import Model
 from autotune.errors import FileError, UserError
+from autotune.host.model_shape import read_shape
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _PATH_STARTS = ("/", "./", "../", "~")
@@ -83,7 +84,8 @@ def _read_directory(name: str, directory: Path) -> Model:
     config_path = directory / "config.json"
     if not config_path.is_file():
         raise UserError(f"model {name} has no config.json, so it is not a model that vLLM can serve")
-    config = _decode(config_path, _Config)
+    content = _json(config_path)
+    config = _convert(content, _Config, config_path)
     parts = (config, config.text_config or _TextConfig())
     return Model(
         name=name,
@@ -92,6 +94,7 @@ def _read_directory(name: str, directory: Path) -> Model:
         quantization=config.quantization_config.quant_method if config.quantization_config else None,
         has_mtp=any(p.num_nextn_predict_layers or p.mtp_num_hidden_layers for p in parts),
         weight_bytes=_weight_bytes(directory),
+        shape=read_shape(content),
     )
 
 
@@ -115,7 +118,7 @@ def _weight_bytes(directory: Path) -> int | None:
     index = directory / "model.safetensors.index.json"
     if files and index.is_file():
         # The index decides: a repository may hold the same weights a second time (consolidated.safetensors).
-        files = [directory / name for name in set(_decode(index, _Index).weight_map.values())]
+        files = [directory / name for name in set(_convert(_json(index), _Index, index).weight_map.values())]
     if not files:
         files = [f for f in sorted(directory.glob("*.bin")) if f.name not in _NOT_WEIGHTS]
     if not files or not all(f.is_file() for f in files):
@@ -123,10 +126,23 @@ def _weight_bytes(directory: Path) -> int | None:
     return sum(f.stat().st_size for f in files)
 
 
-def _decode(path: Path, kind: type[_Content]) -> _Content:
-    """The JSON in the file as a `kind`. Raises FileError for anything else."""
+def _json(path: Path) -> object:
+    """The JSON in the file. Raises FileError where it holds none."""
     try:
         # The standard library's parser, because Hugging Face's files may say Infinity, which is not JSON.
-        return msgspec.convert(json.loads(path.read_text(encoding="utf-8")), kind)
+        content: object = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise FileError(str(path), None, f"is not what this kind of file holds: {error}") from None
+        raise _not_that(path, error) from None
+    return content
+
+
+def _convert(content: object, kind: type[_Content], path: Path) -> _Content:
+    """The content of the file as a `kind`. Raises FileError for anything else."""
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise _not_that(path, error) from None
+
+
+def _not_that(path: Path, error: Exception) -> FileError:
+    return FileError(str(path), None, f"is not what this kind of file holds: {error}")

@@ -8,19 +8,23 @@ from autotune.domain.launch import shell_words
 from autotune.domain.trial import Measured, TrialRecord
 from autotune.report import words
 from autotune.report.failure import plain
+from autotune.report.limits import nothing_to_deploy, standings
 from autotune.report.verdict import sentences
 from autotune.report.view import StudyView
 
 
 def study_note(view: StudyView) -> str:
     """The verdict, and how to read the dashboard."""
-    verdict = view.verdict
-    said = sentences(verdict, view.info.objectives) if verdict else "Nothing has been measured yet."
+    verdict, info = view.verdict, view.info
+    if verdict is None:
+        said = nothing_to_deploy(view.records, info.objectives, info.metric_limits)
+    else:
+        said = sentences(verdict, info.objectives)
     return (
         f"{escaped(said)}\n\n"
         "A configuration that was launched several times is *Complete* at its first measured trial, with the "
-        "geometric means of all its launches; the others are *Pruned*, and so is what did not work: none of "
-        "these can look best. This is a copy to look at: nothing can be changed in it."
+        "geometric means of all its launches; the others are *Pruned*, and so is what did not work or breaks "
+        "a limit: none of these can look best. This is a copy to look at: nothing can be changed in it."
     )
 
 
@@ -30,8 +34,10 @@ def trial_note(view: StudyView, record: TrialRecord, candidate: Candidate | None
     parts.append(
         escaped(f"{record.origin}{words.purpose(record.origin, record.block)}: {words.state(record)}")
     )
-    if text := words.outcome(record, view.info.objectives):
+    if text := words.outcome(record, view.info.objectives, view.info.metric_limits):
         parts.append(escaped(text))
+    if candidate is not None and candidate.held:
+        parts.append(escaped(f"Limits: the configuration {standings(candidate.held)}."))
     if record.failure is not None and record.failure.cure:
         parts.append(f"What to do: {escaped(record.failure.cure)}")
     if record.failure is not None and record.failure.root_line:
@@ -59,6 +65,7 @@ def attributes(
         "failure": record.failure.kind.value if record.failure else None,
         "gain": _gain(view, candidate),
         "launches": candidate.launches if candidate else None,
+        "breaks": " and ".join(str(each.limit) for each in candidate.broken) or None if candidate else None,
         "counted in trial": candidate.record.number if candidate else None,
         "context tokens": record.context_tokens,
     }

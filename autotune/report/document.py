@@ -4,16 +4,18 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from autotune.decide.ablation.findings import Ablation
 from autotune.decide.noise import noise_of, variation
 from autotune.decide.ranking import front, score, values_of
 from autotune.decide.verdict import Verdict
 from autotune.domain.lesson import Lesson, Standing
 from autotune.domain.machine import Environment
 from autotune.domain.measurement import Point
-from autotune.domain.objective import Objective
 from autotune.domain.study import StudyInfo
 from autotune.domain.trial import Interrupted, TrialRecord
 from autotune.report import words
+from autotune.report.ablation import ablation_document
+from autotune.report.limits import broken_limits
 from autotune.report.verdict import verdict_document
 
 
@@ -23,13 +25,17 @@ def study_document(
     """`study` and all `trials`: what `autotune show --json` prints."""
     return {
         "study": _study(info, budgets_s, records),
-        "trials": [trial_document(record, info.objectives) for record in records],
-        "front": [record.number for record in front(records, info.objectives)],
+        "trials": [trial_document(record, info) for record in records],
+        "front": [record.number for record in front(records, info.objectives, info.metric_limits)],
     }
 
 
 def best_document(
-    info: StudyInfo, budgets_s: Sequence[float], records: Sequence[TrialRecord], found: Verdict
+    info: StudyInfo,
+    budgets_s: Sequence[float],
+    records: Sequence[TrialRecord],
+    found: Verdict,
+    ablation: Ablation | None = None,
 ) -> Mapping[str, object]:
     """The chosen trial beside the baseline: what `autotune best --json` prints.
 
@@ -42,17 +48,21 @@ def best_document(
         times = found.difference.ratio if found.difference else found.looks
     return {
         "study": _study(info, budgets_s, records),
-        "best": trial_document(found.chosen, info.objectives),
-        "baseline": found.baseline and trial_document(found.baseline, info.objectives),
+        "best": trial_document(found.chosen, info),
+        "baseline": found.baseline and trial_document(found.baseline, info),
         "gain": times,
         "verdict": verdict_document(found),
-        "front": [record.number for record in front(records, info.objectives)],
+        "ablation": ablation and ablation_document(ablation),
+        "front": [record.number for record in front(records, info.objectives, info.metric_limits)],
     }
 
 
-def trial_document(record: TrialRecord, objectives: Sequence[Objective]) -> Mapping[str, object]:
-    """One trial. `values` are null unless it was measured; `failure` is null unless it failed."""
-    values = values_of(record, objectives)
+def trial_document(record: TrialRecord, info: StudyInfo) -> Mapping[str, object]:
+    """One trial. `values` are null unless it was measured; `failure` is null unless it failed.
+
+    `breaks` has the limits that it breaks by itself, with its values.
+    """
+    values = values_of(record, info.objectives)
     interrupted = record.outcome if isinstance(record.outcome, Interrupted) else None
     return {
         "number": record.number,
@@ -62,7 +72,8 @@ def trial_document(record: TrialRecord, objectives: Sequence[Objective]) -> Mapp
         "parameters": dict(record.configuration.values),
         "argv": list(record.argv),
         "env": dict(record.env),
-        "values": values and {str(o): v for o, v in zip(objectives, values, strict=True)},
+        "values": values and {str(o): v for o, v in zip(info.objectives, values, strict=True)},
+        "breaks": broken_limits(record, info.metric_limits),
         "failure": msgspec.to_builtins(record.failure),
         "interruption": interrupted and interrupted.reason.value,
         "points": [point_document(point) for point in record.points],
@@ -132,6 +143,7 @@ def _study(
         "model": info.model,
         "search_space": info.space_name,
         "objectives": [str(objective) for objective in info.objectives],
+        "limits": [str(limit) for limit in info.metric_limits],
         "workload": msgspec.to_builtins(info.workload),
         "seed": info.seed,
         "vllm_version": info.environment.vllm.version,

@@ -1,42 +1,92 @@
 """Tables for the terminal. Everything from outside is put in as plain text, never as markup."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from autotune.domain.measurement import Quantiles
+from autotune.domain.metric_limit import MetricLimit
 from autotune.domain.objective import Objective
 from autotune.domain.trial import TrialRecord
 from autotune.report import words
+from autotune.report.limits import broken_limits
+from autotune.report.sketch import draws, highest_rate, sparkline
 from autotune.units import format_duration
 
-STYLES = {"measured": "green", "failed": "red", "interrupted": "yellow", "running": "cyan"}
+STYLES = {
+    "measured": "green",
+    "abandoned": "blue",
+    "failed": "red",
+    "interrupted": "yellow",
+    "running": "cyan",
+}
+
+_TOOK_WIDTH = 14
 
 
-def trials(records: Sequence[TrialRecord], objectives: Sequence[Objective], best: set[int]) -> Group:
+def trials(
+    records: Sequence[TrialRecord],
+    objectives: Sequence[Objective],
+    best: set[int],
+    limits: Sequence[MetricLimit] = (),
+) -> RenderableType:
     """All trials: a line of figures each, and below it the configuration and, of a failed one, the reason.
 
-    `best` are the numbers on the Pareto front; they get a star.
+    `best` are the numbers on the Pareto front; they get a star. What breaks one of the `limits` by itself
+    gets an exclamation mark, and below it which. On a terminal the line ends with the ladder as a picture; on
+    one that is too narrow for the columns the figures are below it.
     """
-    widths = [max(len(str(objective)), 11) for objective in objectives]
-    heading = "".join(
-        f"{objective!s:>{width + 2}}" for objective, width in zip(objectives, widths, strict=True)
-    )
-    parts: list[RenderableType] = [Text(f"trial  state      {heading}      took", style="bold")]
-    for record in records:
-        values = [(objective, objective.value(record.points)) for objective in objectives]
-        cells = ["" if value is None else words.figure(value, objective) for objective, value in values]
+    return _Trials(records=records, objectives=objectives, best=best, limits=limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trials:
+    records: Sequence[TrialRecord]
+    objectives: Sequence[Objective]
+    best: set[int]
+    limits: Sequence[MetricLimit]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        widths = [max(len(str(objective)), 11) for objective in self.objectives]
+        left = options.max_width - len("trial  state      ") - sum(widths) - 2 * len(widths) - _TOOK_WIDTH
+        stacks = draws(console) and left < 0
+        highest = highest_rate(self.records)
+        heading = "".join(
+            f"{objective!s:>{width + 2}}" for objective, width in zip(self.objectives, widths, strict=True)
+        )
+        yield Text(f"trial  state      {'' if stacks else heading}      took", style="bold")
+        for record in self.records:
+            line = self._begun(record)
+            if not stacks:
+                cells = zip(self._figures(record), widths, strict=True)
+                line.append("".join(f"{cell:>{width + 2}}" for cell, width in cells))
+            line.append(f"  {format_duration(sum(record.step_s.values())):>12}" if record.step_s else "")
+            if draws(console) and left >= len(record.points) + 2:
+                line.append(f"  {sparkline(record.points, highest, console)}")
+            yield line
+            if (
+                stacks
+                and (said := words.outcome(record, self.objectives))
+                and words.state(record) == "measured"
+            ):
+                yield Padding(Text(said), (0, 0, 0, 7))
+            yield Padding(_story(record, self.objectives, self.limits), (0, 0, 0, 7))
+
+    def _begun(self, record: TrialRecord) -> Text:
+        """Number, mark and state."""
         state = words.state(record)
-        line = Text(f"{record.number:>4}{'*' if record.number in best else ' '}  ")
-        line.append(f"{state:<11}", style=STYLES[state])
-        line.append("".join(f"{cell:>{width + 2}}" for cell, width in zip(cells, widths, strict=True)))
-        line.append(f"  {format_duration(sum(record.step_s.values())):>12}" if record.step_s else "")
-        parts += [line, Padding(_story(record, objectives), (0, 0, 0, 7))]
-    return Group(*parts)
+        broken = broken_limits(record, self.limits)
+        line = Text(f"{record.number:>4}{'*' if record.number in self.best else '!' if broken else ' '}  ")
+        return line.append(f"{state:<11}", style=STYLES[state])
+
+    def _figures(self, record: TrialRecord) -> list[str]:
+        values = [(objective, objective.value(record.points)) for objective in self.objectives]
+        return ["" if value is None else words.figure(value, objective) for objective, value in values]
 
 
 def points(record: TrialRecord) -> Table:
@@ -62,14 +112,16 @@ def _table() -> Table:
     return Table(box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
 
 
-def _story(record: TrialRecord, objectives: Sequence[Objective]) -> Text:
+def _story(record: TrialRecord, objectives: Sequence[Objective], limits: Sequence[MetricLimit]) -> Text:
     what = words.configuration(record.configuration) + words.purpose(record.origin, record.block)
     text = Text(what, style="dim")
     if words.state(record) != "measured" and record.outcome:
         text.append(f"\n{words.outcome(record, objectives)}", style="not dim")
-    for short in (objective.shortage(record.points) for objective in objectives):
-        if short and words.state(record) == "measured":
-            text.append(f"\n{short}", style="not dim yellow")
+    if words.state(record) == "measured":
+        said = [objective.shortage(record.points) for objective in objectives]
+        said += words.limits_broken(record.points, limits)
+        for each in dict.fromkeys(filter(None, said)):
+            text.append(f"\n{each}", style="not dim yellow")
     for point in (point for point in record.points if point.is_suspect):
         doubts = "; ".join(flag.text for flag in point.flags if flag.kind.is_suspect)
         streams = words.counted(point.streams, "stream")

@@ -14,6 +14,7 @@ from autotune.domain.difference import Difference
 from autotune.domain.objective import Objective
 from autotune.domain.trial import TrialRecord
 from autotune.report import words
+from autotune.report.limits import limit_sentences, limits_document
 from autotune.units import format_duration
 
 
@@ -26,13 +27,13 @@ def sentences(verdict: Verdict, objectives: Sequence[Objective], *, brief: bool 
                 f"Winner: {what(verdict.chosen)}. vLLM's defaults could not be measured here, so there is "
                 "nothing to compare it with."
             )
-        case Certainty.CONFIRMED if not verdict.keeps_baseline:
+        case Certainty.CONFIRMED | Certainty.TIED if not verdict.keeps_baseline:
             text = f"Winner: {what(verdict.chosen)}: {standing(verdict, objectives)}."
         case Certainty.UNCONFIRMED if not verdict.keeps_baseline:
             text = f"Candidate: {what(verdict.chosen)}: {standing(verdict, objectives)}."
         case _:
             text = _defaults(verdict, objectives, what)
-    return " ".join([text, *_further(verdict, what)])
+    return " ".join([text, *limit_sentences(verdict), *_further(verdict, what)])
 
 
 def standing(verdict: Verdict, objectives: Sequence[Objective]) -> str:
@@ -67,6 +68,8 @@ def _number(record: TrialRecord) -> str:
 
 
 def _defaults(verdict: Verdict, objectives: Sequence[Objective], what: Callable[[TrialRecord], str]) -> str:
+    if verdict.rival is None and verdict.held:
+        return "Nothing else than vLLM's defaults keeps the limits: deploy those."
     if verdict.rival is None:
         return "Nothing else was measured than vLLM's defaults: deploy those."
     found = {
@@ -178,6 +181,8 @@ def verdict_document(verdict: Verdict) -> Mapping[str, object]:
         "blocks": difference.n_second if difference else 0,
         "compared": verdict.other and verdict.other.number,
         "looks": verdict.looks,
+        "limits": limits_document(verdict.held),
+        "baseline_limits": limits_document(verdict.baseline_held or ()),
         "untried": verdict.untried and verdict.untried.number,
         "more_s": verdict.more_s,
         "streams": [

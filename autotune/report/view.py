@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from autotune.decide.ranking import Candidate
+from autotune.decide.ablation.findings import Ablation
+from autotune.decide.ranking import Candidate, baseline
 from autotune.decide.verdict import Verdict
 from autotune.domain.importance import Importance
 from autotune.domain.invocation import Invocation
@@ -27,9 +28,11 @@ class StudyView:
     candidates: tuple[Candidate, ...] = ()
     """Every configuration that was measured, once, in the order of their first measured trials."""
     front: tuple[Candidate, ...] = ()
-    """Those of them that no other beats: `autotune best --json` names the same trials."""
+    """Those of them that keep the limits and no other such one beats: those of `autotune best --json`."""
     verdict: Verdict | None = None
-    """None where nothing was measured."""
+    """None where nothing was measured that keeps the limits."""
+    ablation: Ablation | None = None
+    """Of what is held against the baseline; None where there was none."""
     importance: Mapping[str, Importance] = field(default_factory=dict)
     """By the name of the objective."""
 
@@ -41,11 +44,11 @@ class StudyView:
     @property
     def baseline(self) -> TrialRecord | None:
         """The measured trial of vLLM's own defaults; None when they did not work here."""
-        return self.verdict.baseline if self.verdict else None
+        return self.verdict.baseline if self.verdict else baseline(self.records)
 
     @property
     def best(self) -> TrialRecord | None:
-        """What to deploy; None where nothing was measured."""
+        """What to deploy; None where nothing was measured that keeps the limits."""
         return self.verdict.chosen if self.verdict else None
 
     @property

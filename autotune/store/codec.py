@@ -24,6 +24,7 @@ from autotune.domain.measurement import (
 from autotune.domain.server import ServerMark
 from autotune.domain.space import Configuration
 from autotune.domain.trial import (
+    Abandoned,
     Failed,
     Interrupted,
     Interruption,
@@ -68,11 +69,13 @@ def outcome_columns(outcome: Outcome) -> Mapping[str, object]:
     """The state of a trial and what belongs to it."""
     match outcome:
         case Measured():
-            return {"state": "measured", "failure": None, "interruption": None}
+            return {"state": "measured"}
+        case Abandoned(why=why):
+            return {"state": "abandoned", "abandoned": why}
         case Failed(failure=failure):
-            return {"state": "failed", "failure": to_json(failure), "interruption": None}
+            return {"state": "failed", "failure": to_json(failure)}
         case Interrupted(reason=reason):
-            return {"state": "interrupted", "failure": None, "interruption": reason.value}
+            return {"state": "interrupted", "interruption": reason.value}
 
 
 def trial_record(row: RowMapping, points: tuple[Point, ...]) -> TrialRecord:
@@ -98,6 +101,8 @@ def _outcome(row: RowMapping, points: tuple[Point, ...]) -> Outcome | None:
     match row["state"]:
         case "measured":
             return Measured(points=points)
+        case "abandoned":
+            return Abandoned(why=row["abandoned"], points=points)
         case "failed":
             return Failed(failure=from_json(row["failure"], Failure), points=points)
         case "interrupted":

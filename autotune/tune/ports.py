@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from autotune.decide.plan import Plan
 from autotune.decide.told import Told
 from autotune.domain.aftermath import Aftermath
 from autotune.domain.effective import Effective, Observed, ServerMetrics
@@ -14,7 +15,7 @@ from autotune.domain.lesson import Lesson
 from autotune.domain.measurement import MeasuredPoint, Point
 from autotune.domain.refusal import Refusal
 from autotune.domain.server import LaunchPlan, Readiness, ServerMark
-from autotune.domain.space import Configuration
+from autotune.domain.space import Configuration, SearchSpace
 from autotune.domain.trial import Origin, Outcome, Proposal, Step, TrialRecord
 from autotune.domain.validation import Validation
 
@@ -145,6 +146,40 @@ class Validator(Protocol):
         """What it says; `NotKnown`, within bounds of time, whenever it cannot be asked. Never raises."""
 
 
+class Shortage(Protocol):
+    """The memory a configuration lacks, by an estimate."""
+
+    @property
+    def needed_bytes(self) -> float:
+        """What it needs of the memory that it is short of."""
+
+    @property
+    def available_bytes(self) -> float:
+        """What it has of that."""
+
+    @property
+    def ratio(self) -> float:
+        """How many times what there is; above 1."""
+
+    @property
+    def why(self) -> str:
+        """A sentence with the sizes."""
+
+
+class MemoryGate(Protocol):
+    """An estimate of the memory that configurations of one study need."""
+
+    def shortage(self, configuration: Configuration) -> Shortage | None:
+        """What `configuration` lacks; None where it fits or nothing can be said."""
+
+
+class MemoryModel(Protocol):
+    """How much memory this model needs on this machine, before anything was launched."""
+
+    def calibrated(self, space: SearchSpace, records: Sequence[TrialRecord]) -> MemoryGate:
+        """The estimate, corrected by what `records` have shown."""
+
+
 class Search(Protocol):
     """Chooses configurations and remembers what came of them, in an Optuna study."""
 
@@ -186,6 +221,9 @@ class Observer(Protocol):
 
     def study_opened(self, records: Sequence[TrialRecord]) -> None:
         """These trials were made by earlier invocations."""
+
+    def planned(self, plan: Plan) -> None:
+        """What the time that is left is for, before each trial of the search once one was measured."""
 
     def trial_started(self, number: int, origin: Origin, configuration: Configuration) -> None:
         """A trial is about to be launched."""

@@ -1,28 +1,22 @@
-"""The loop of a study: bring order into what a killed run left, then trial after trial, then the finals.
+"""The loop of a study: bring order into what a killed run left, then rounds of trials and finals."""
 
-The evidence is written before Optuna is told, so a kill between the two loses nothing: the next start tells
-Optuna what the evidence says.
-"""
-
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from autotune.decide.finals import Block, Finals
-from autotune.decide.schedule import attributed, stopping_failure, worth_starting
-from autotune.decide.told import told
-from autotune.domain.failure import Blame, Failure, FailureKind, Phase
+from autotune.decide.patience import is_spent
+from autotune.decide.plan import plan
+from autotune.decide.rounds import following, more_block, round_s, standing
+from autotune.decide.schedule import stopping_failure, worth_starting
+from autotune.domain.failure import Failure
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.launch import server_args
-from autotune.domain.server import LaunchPlan
 from autotune.domain.space import Configuration
-from autotune.domain.study import StudySpec
-from autotune.domain.trial import Failed, Interrupted, Interruption, Origin, Outcome, Proposal, TrialRecord
-from autotune.errors import EnvironmentFault
+from autotune.domain.trial import Interruption, Origin, Proposal, TrialRecord
 from autotune.tune.course import Course
-from autotune.tune.ports import Launcher, Memory, Observer, Search, TrialStore
-from autotune.tune.trial import TrialResult, TrialRunner
+from autotune.tune.keeping import TrialKeeper
+from autotune.tune.ports import Memory
 from autotune.units import format_duration
 
 
@@ -35,6 +29,11 @@ class Ending(StrEnum):
     """A failure that no other configuration can avoid."""
     EXHAUSTED = "exhausted"
     """Lessons forbid all that is left of the search space."""
+    PATIENCE = "patience"
+    """The last trials brought no gain, and `Limits.patience` says that it is enough."""
+
+
+_FINALS_FOLLOW = (Ending.BUDGET, Ending.EXHAUSTED, Ending.PATIENCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,22 +45,15 @@ class StudyEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyLoop:
+class StudyLoop(TrialKeeper):
     """One invocation of a study."""
 
-    spec: StudySpec
-    launcher: Launcher
     memory: Memory
-    store: TrialStore
-    search: Search
     course: Course
-    runner: TrialRunner
-    observer: Observer
     interrupt: Interrupt
-    now: Callable[[], datetime]
 
     def run(self) -> StudyEnd:
-        """Search, then hold finals, until the budget is used, the user stops it, or no trial can succeed.
+        """Search and hold finals, in rounds, until the budget is used, the user stops it, or nothing is left.
 
         Raises EnvironmentFault when a server cannot be started at all, ProcessStillAlive when one would not
         go; what happened until then is kept.
@@ -69,19 +61,35 @@ class StudyLoop:
         self.reconcile()
         before = self.store.records()
         self.observer.study_opened(before)
-        end = self._search(len(before), self.interrupt.left_s)
-        if end.ending in (Ending.BUDGET, Ending.EXHAUSTED):
-            return self._finals(len(before)) or end
-        return end
+        begun = len(before)
+        if stop := self._go_on_with_finals(begun):
+            return stop
+        while True:
+            end = self._search(begun)
+            if end.ending not in _FINALS_FOLLOW:
+                return end
+            records = self.store.records()
+            block = self._first_block(records, end)
+            stop = self._finals(begun, block, block.order) if block else None
+            if stop:
+                return stop
+            if len(self.store.records()) == len(records):
+                break
+        # What was kept for finals is too little for any.
+        return self._search(begun, keeps_reserve=False) if end.ending is Ending.BUDGET else end
 
-    def _search(self, begun: int, budget_s: float) -> StudyEnd:
+    def _search(self, begun: int, *, keeps_reserve: bool = True) -> StudyEnd:
         """Try configurations for as long as the budget leaves enough for the finals."""
         while True:
             records = self.store.records()
             lessons = self.course.learn(records)
             if stop := self._stop(records[begun:]):
                 return stop
-            left_s = self.interrupt.left_s - self._decide.reserve_s(records, budget_s)
+            if self._is_spent(records):
+                return StudyEnd(ending=Ending.PATIENCE)
+            left_s = self.interrupt.left_s
+            if keeps_reserve:
+                left_s -= self._decide.reserve_s(records, round_s(records, left_s))
             if not worth_starting(records, left_s):
                 return StudyEnd(ending=Ending.BUDGET)
             if not self.memory.settle(self.interrupt, self.observer.note):
@@ -89,14 +97,29 @@ class StudyLoop:
             proposal = self.course.next(records, lessons, left_s)
             if proposal is None:
                 return StudyEnd(ending=Ending.EXHAUSTED)
+            configuration = proposal.configuration
+            flags = server_args(self.spec.space, configuration).flags
+            if not worth_starting(records, left_s, configuration, flags):
+                return StudyEnd(ending=Ending.BUDGET)
+            if found := plan(records, self.interrupt.left_s, self.spec.limits):
+                self.observer.planned(found)
             self.trial(proposal)
 
-    def _finals(self, begun: int) -> StudyEnd | None:
-        """Measure the finalists beside the baseline; None when that has come to its end."""
-        block = self._decide.first_block(self.store.records(), self.interrupt.left_s)
+    def _first_block(self, records: Sequence[TrialRecord], end: StudyEnd) -> Block | None:
+        """The block that ends a round's search; where there is no time for finals, one more of the best."""
+        block = self._decide.first_block(records, self.interrupt.left_s)
+        if block is None and end.ending is Ending.BUDGET:
+            return more_block(records, self._decide, self.interrupt.left_s)
+        return block
+
+    def _finals(self, begun: int, block: Block | None, launches: Sequence[Configuration]) -> StudyEnd | None:
+        """Measure the finalists beside the baseline, beginning with the `launches` of `block` that are left.
+
+        None when that has come to its end.
+        """
         while block is not None:
             self.observer.note(_announcement(block, self.store.records()))
-            for configuration in block.order:
+            for configuration in launches:
                 records = self.store.records()
                 if stop := self._stop(records[begun:]):
                     return stop
@@ -105,8 +128,27 @@ class StudyLoop:
                 if self.memory.settle(self.interrupt, self.observer.note):
                     final = Proposal(configuration=configuration, origin=Origin.FINAL, block=block.number)
                     self.trial(final)
-            block = self._decide.next_block(block, self.store.records(), self.interrupt.left_s)
+            records = self.store.records()
+            may_add = not self._is_spent(records)
+            block = following(block, records, self._decide, self.interrupt.left_s, may_add=may_add)
+            launches = block.order if block else ()
         return self._stop(self.store.records()[begun:])
+
+    def _go_on_with_finals(self, begun: int) -> StudyEnd | None:
+        """Go on with finals that were cut off, unless that is longer ago than a block of them takes.
+
+        What is launched in one block has to be launched within a short time of each other.
+        """
+        records = self.store.records()
+        may_add = not self._is_spent(records)
+        cut = standing(records, self._decide, self.interrupt.left_s, may_add=may_add)
+        if cut is None or (self.now() - records[-1].started_at).total_seconds() > cut.block.expected_s:
+            return None
+        return self._finals(begun, cut.block, cut.launches)
+
+    def _is_spent(self, records: Sequence[TrialRecord]) -> bool:
+        spec = self.spec
+        return is_spent(records, spec.objectives, spec.metric_limits, spec.limits.patience)
 
     def _stop(self, own: Sequence[TrialRecord]) -> StudyEnd | None:
         """Why this invocation, whose trials are `own`, has to end at once; None if it may go on."""
@@ -116,74 +158,10 @@ class StudyLoop:
 
     @property
     def _decide(self) -> Finals:
-        return Finals(objectives=self.spec.objectives, limits=self.spec.limits, seed=self.spec.seed)
-
-    def reconcile(self) -> None:
-        """End what a killed run left running, and tell Optuna of every trial it has not heard the end of."""
-        for record, mark in self.store.unfinished():
-            if mark is not None:
-                pids = self.launcher.reap(mark, self.spec.limits.stop_grace_s)
-                if pids:
-                    left = f"{len(pids)} server processes that a killed run had left"
-                    self.observer.note(f"trial {record.number}: ended {left}")
-            killed = Interrupted(reason=Interruption.KILLED, points=self.store.points(record.number))
-            self.store.finish(record.number, killed, record.step_s, self.now())
-        outcomes = {record.number: record.outcome for record in self.store.records()}
-        for number, configuration, origin in self.search.running():
-            if number not in outcomes:
-                self._keep_unlaunched(number, configuration, origin, Interrupted(reason=Interruption.KILLED))
-            outcome = outcomes.get(number) or Interrupted(reason=Interruption.KILLED)
-            self.search.tell(number, told(outcome, self.spec.objectives))
-
-    def trial(self, proposal: Proposal) -> None:
-        """Run one configuration and keep all of it."""
-        configuration, origin = proposal.configuration, proposal.origin
-        number = self.search.begin(configuration, origin)
-        self.observer.trial_started(number, origin, configuration)
-        args = server_args(self.spec.space, configuration)
-        try:
-            plan = self.launcher.prepare(number, args)
-        except EnvironmentFault as error:
-            self._keep_unlaunched(number, configuration, origin, _not_startable(error))
-            self.search.tell(number, told(_not_startable(error), self.spec.objectives))
-            raise
-        record = replace(self._record(number, configuration, origin, plan), block=proposal.block)
-        self.store.begin(record, plan.mark)
-        try:
-            result = self.runner.run(number, plan)
-        except EnvironmentFault as error:
-            self._finish(number, TrialResult(outcome=_not_startable(error), step_s={}))
-            raise
-        self._finish(number, result)
-        if result.still_alive is not None:
-            raise result.still_alive
-
-    def _finish(self, number: int, result: TrialResult) -> None:
-        outcome = attributed(result.outcome, self.store.records())
-        self.store.finish(number, outcome, result.step_s, self.now())
-        self.search.tell(number, told(outcome, self.spec.objectives))
-        self.observer.trial_finished(self.store.records()[-1])
-
-    def _record(
-        self, number: int, configuration: Configuration, origin: Origin, plan: LaunchPlan | None
-    ) -> TrialRecord:
-        args = server_args(self.spec.space, configuration)
-        return TrialRecord(
-            number=number,
-            origin=origin,
-            configuration=configuration,
-            argv=plan.command if plan else (),
-            env=args.env,
-            started_at=self.now(),
-            log_path=plan.mark.log_path if plan else None,
+        spec = self.spec
+        return Finals(
+            objectives=spec.objectives, limits=spec.limits, seed=spec.seed, metric_limits=spec.metric_limits
         )
-
-    def _keep_unlaunched(
-        self, number: int, configuration: Configuration, origin: Origin, outcome: Outcome
-    ) -> None:
-        """Keep a trial that never came to a launch, so that evidence and Optuna have the same trials."""
-        self.store.begin(self._record(number, configuration, origin, None), None)
-        self.store.finish(number, outcome, {}, self.now())
 
 
 def _announcement(block: Block, records: Sequence[TrialRecord]) -> str:
@@ -198,16 +176,4 @@ def _announcement(block: Block, records: Sequence[TrialRecord]) -> str:
     return (
         f"finals: {which} beside vLLM's defaults, {block.until} blocks of {len(block.order)} launches, "
         f"about {format_duration(block.until * block.expected_s)}"
-    )
-
-
-def _not_startable(error: EnvironmentFault) -> Failed:
-    return Failed(
-        failure=Failure(
-            kind=FailureKind.ENVIRONMENT,
-            phase=Phase.ARGS,
-            blame=Blame.ENVIRONMENT,
-            why=str(error),
-            cure="mend this and run the same command again; the study goes on where it was",
-        )
     )

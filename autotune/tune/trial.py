@@ -15,7 +15,7 @@ from autotune.domain.interrupt import Interrupt
 from autotune.domain.measurement import MeasuredPoint, Point
 from autotune.domain.server import LaunchPlan, Readiness
 from autotune.domain.study import Limits
-from autotune.domain.trial import Failed, Interrupted, Measured, Outcome, Step
+from autotune.domain.trial import Abandoned, Failed, Interrupted, Measured, Outcome, Step
 from autotune.errors import HarnessError, ProcessStillAlive
 from autotune.tune.ports import Bench, Diagnose, Launcher, Observer, ReadBack, Server, TrialLog
 
@@ -38,6 +38,10 @@ class TrialResult:
     still_alive: ProcessStillAlive | None = None
 
 
+GiveUp = Callable[[tuple[Point, ...]], str | None]
+"""Why the rest of the ladder is not worth it after these points; None if it may be."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRunner:
     """Runs trials one after another with the same tools."""
@@ -53,8 +57,8 @@ class TrialRunner:
     limits: Limits
     streams: tuple[int, ...]
 
-    def run(self, number: int, plan: LaunchPlan) -> TrialResult:
-        """Launch, measure and stop the server of `plan`.
+    def run(self, number: int, plan: LaunchPlan, give_up: GiveUp = lambda _points: None) -> TrialResult:
+        """Launch, measure and stop the server of `plan`. `give_up` is asked after each point but the last.
 
         Raises EnvironmentFault when the program cannot be started.
         """
@@ -63,7 +67,7 @@ class TrialRunner:
             server = self.launcher.start(plan)
         try:
             self.store.set_mark(number, server.mark)
-            outcome = self._use(number, plan.url, server, steps)
+            outcome = self._use(number, plan.url, server, steps, give_up)
             was_ready = Step.SMOKE in steps.seconds
             self._keep_effective(number, plan, server, outcome, was_ready=was_ready)
         finally:
@@ -92,7 +96,7 @@ class TrialRunner:
                 return error
         return None
 
-    def _use(self, number: int, url: str, server: Server, steps: "_Steps") -> Outcome:
+    def _use(self, number: int, url: str, server: Server, steps: "_Steps", give_up: GiveUp) -> Outcome:
         with steps.timed(Step.LAUNCH):
             readiness = server.wait_ready(self.limits.startup_s, self.interrupt)
         if readiness is not Readiness.READY:
@@ -104,7 +108,7 @@ class TrialRunner:
         if error is not None:
             return Failed(failure=self._diagnose(server, ready=True, client_error=error))
         with steps.timed(Step.MEASURE):
-            return self._measure(number, url, server)
+            return self._measure(number, url, server, give_up)
 
     def _not_ready(self, readiness: Readiness, server: Server) -> Outcome:
         match readiness:
@@ -117,7 +121,7 @@ class TrialRunner:
                 return Failed(failure=self._diagnose(server, timed_out=timed_out))
         raise HarnessError(f"waiting for a server ended as {readiness} with nothing to stop it")
 
-    def _measure(self, number: int, url: str, server: Server) -> Outcome:
+    def _measure(self, number: int, url: str, server: Server, give_up: GiveUp) -> Outcome:
         error = self.bench.warm_up(url, self.interrupt)
         if self.interrupt.reason:
             return Interrupted(reason=self.interrupt.reason)
@@ -138,6 +142,8 @@ class TrialRunner:
             self.store.add_point(number, measured)
             self.observer.point_measured(number, measured.point)
             points.append(measured.point)
+            if streams != self.streams[-1] and (why := give_up(tuple(points))) is not None:
+                return Abandoned(why=why, points=tuple(points))
         return Measured(points=tuple(points))
 
     def _diagnose(

@@ -9,6 +9,7 @@ from autotune.domain.study import StudyInfo
 from autotune.domain.trial import TrialRecord
 from autotune.errors import UserError
 from autotune.files.bench_result import load_bench_result
+from autotune.report.limits import nothing_to_deploy
 from autotune.store.connection import database_path, database_url
 from autotune.wiring.open import open_store, study_database
 
@@ -70,7 +71,8 @@ def _trial(database: str, records: tuple[TrialRecord, ...], number: int) -> Tria
 
 
 def _best(database: str, info: StudyInfo, records: tuple[TrialRecord, ...]) -> TrialRecord:
-    found = verdict(records, info.objectives)
+    found = verdict(records, info.objectives, limits=info.metric_limits)
     if found is None:
-        raise UserError(f"{database}: nothing has been measured in this study yet")
+        why = nothing_to_deploy(records, info.objectives, info.metric_limits)
+        raise UserError(f"{database}: {why}")
     return found.chosen

@@ -69,18 +69,24 @@ def copy_app(view: StudyView) -> WSGIApplication:
 
 def _shown(view: StudyView, record: TrialRecord, candidate: Candidate | None) -> ShownTrial:
     stands = candidate is not None and candidate.record.number == record.number
-    state = None if record.outcome is None else told(record.outcome, view.info.objectives).state
-    if state is ToldState.COMPLETE and not stands:
+    state = _state(view, record)
+    if state is ToldState.COMPLETE and not (stands and candidate and candidate.keeps_limits):
         state = ToldState.PRUNED
     return ShownTrial(
         state=state,
-        values=candidate.values if candidate is not None and stands else None,
+        values=candidate.values if candidate is not None and state is ToldState.COMPLETE else None,
         configuration=record.configuration,
         attributes=attributes(view, record, candidate),
         note=trial_note(view, record, candidate),
         started_at=record.started_at,
         finished_at=record.finished_at,
     )
+
+
+def _state(view: StudyView, record: TrialRecord) -> ToldState | None:
+    if record.outcome is None:
+        return None
+    return told(record.outcome, view.info.objectives, view.info.metric_limits).state
 
 
 def _refused(start_response: StartResponse, status: HTTPStatus, why: str) -> Iterable[bytes]:

@@ -3,19 +3,25 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from autotune.decide.memory.estimate import MemoryModel, draft_names, memory_model
 from autotune.decide.space.check import Finding, Severity, check_space
 from autotune.decide.space.default_space import MIN_CONTEXT_TOKENS, default_space
+from autotune.decide.space.site import Site
+from autotune.decide.starts import start_points
 from autotune.domain.machine import Environment, Model
-from autotune.domain.objective import Objective, check_slos, default_objectives
+from autotune.domain.metric_limit import MetricLimit
+from autotune.domain.objective import Objective, check_slos, check_streams, default_objectives
 from autotune.domain.prompt_text import PromptText
 from autotune.domain.slo import Slo
 from autotune.domain.space import SearchSpace
+from autotune.domain.start import StartPoint
 from autotune.domain.study import Limits, StudySpec
 from autotune.domain.workload import Lengths, Workload
 from autotune.errors import UserError
 from autotune.files.prompt_lines import source_texts
 from autotune.files.space_document import read_document
 from autotune.files.spaces import load_space
+from autotune.files.starts import read_starts
 from autotune.files.studies import StudyFile, load_study
 from autotune.files.workloads import load_workload
 from autotune.host.machine import read_machine
@@ -49,9 +55,11 @@ class RunRequest:
     context_tokens: int | None = None
     """The context every configuration must allow; for the derived search space."""
     objectives: tuple[Objective, ...] = ()
+    metric_limits: tuple[MetricLimit, ...] = ()
     slos: tuple[Slo, ...] = ()
     seed: int | None = None
     no_finals: bool = False
+    patience: int | None = None
     startup_s: float | None = None
     ports: PortRange | None = None
 
@@ -69,6 +77,8 @@ class PreparedStudy:
     """The prompts of a workload that has them from a file of the user."""
     findings: tuple[Finding, ...]
     """What the check of the search space has to say, none of it an error."""
+    memory: MemoryModel | None = None
+    """What memory is estimated with; None where too little is known of the model or the device."""
 
     @property
     def logs_dir(self) -> Path:
@@ -96,16 +106,18 @@ def prepare_study(request: RunRequest) -> PreparedStudy:
     texts = source_texts(workload)
     of_file = file.objectives if workload.streams == file.workload.streams else ()
     objectives = _objectives(request, of_file, workload)
+    metric_limits = _metric_limits(request, file, workload)
     space_ref = request.space or file.search_space
     space = load_space(space_ref, Path.cwd()) if space_ref else None
     # What the user wrote is read first: a look at vLLM can take 20 s.
     environment = Environment(machine=read_machine(), vllm=find_vllm(request.vllm))
     url = database_url(request.database or str(Path("studies") / f"{file.name}.db"))
+    context_tokens = request.context_tokens or MIN_CONTEXT_TOKENS
     if space is None:
-        context_tokens = request.context_tokens or MIN_CONTEXT_TOKENS
         space = _kept_space(url) or default_space(
             environment.machine, environment.vllm, model, workload, context_tokens
         )
+    findings = checked(space, environment)
     spec = StudySpec(
         name=file.name,
         model=model.name,
@@ -114,6 +126,8 @@ def prepare_study(request: RunRequest) -> PreparedStudy:
         objectives=objectives,
         seed=file.seed if request.seed is None else request.seed,
         limits=_limits(request, file.limits),
+        metric_limits=metric_limits,
+        starts=_starts(space, environment, model, workload, context_tokens),
         architecture=model.architecture,
     )
     return PreparedStudy(
@@ -123,8 +137,34 @@ def prepare_study(request: RunRequest) -> PreparedStudy:
         environment=environment,
         url=url,
         texts=texts,
-        findings=checked(space, environment),
+        findings=findings,
+        memory=memory_model(environment, model, _draft(space)),
     )
+
+
+def _draft(space: SearchSpace) -> Model | None:
+    """The model that drafts in configurations of `space`, where they name one and it is on this machine."""
+    names = draft_names(space)
+    if len(names) != 1:
+        return None
+    name = names.pop()
+    try:
+        return replace(read_model(name), name=name)
+    except UserError:  # what vLLM makes of that name is for the trials to show
+        return None
+
+
+def _starts(
+    space: SearchSpace, environment: Environment, model: Model, workload: Workload, context_tokens: int
+) -> tuple[StartPoint, ...]:
+    site = Site(
+        machine=environment.machine,
+        vllm=environment.vllm,
+        model=model,
+        workload=workload,
+        context_tokens=context_tokens,
+    )
+    return start_points(space, site, read_starts())
 
 
 def _limits(request: RunRequest, base: Limits) -> Limits:
@@ -132,6 +172,7 @@ def _limits(request: RunRequest, base: Limits) -> Limits:
         base,
         startup_s=request.startup_s or base.startup_s,
         finalists=0 if request.no_finals else base.finalists,
+        patience=base.patience if request.patience is None else request.patience,
     )
 
 
@@ -196,11 +237,17 @@ def _objectives(
 ) -> tuple[Objective, ...]:
     """Those asked for, else those of the study file, none where other stream counts than its are measured."""
     chosen = request.objectives or of_file or default_objectives(workload.streams)
-    for objective in chosen:
-        if objective.streams not in workload.streams:
-            counts = ", ".join(map(str, workload.streams))
-            raise UserError(f"objective {objective}: measured are {counts} streams; change it or --streams")
+    check_streams(chosen, workload.streams)
     check_slos(chosen, workload.slos)
+    return chosen
+
+
+def _metric_limits(request: RunRequest, file: StudyFile, workload: Workload) -> tuple[MetricLimit, ...]:
+    """Those asked for, else those of the study file. None is ever dropped because it is not measured."""
+    chosen = request.metric_limits or file.metric_limits
+    measured = [limit.measured for limit in chosen]
+    check_streams(measured, workload.streams, "limit")
+    check_slos(measured, workload.slos, "limit")
     return chosen
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from autotune.bench.load import LoadBench
+from autotune.decide.plan import Plan
 from autotune.decide.recheck import judge, streams_to_recheck
 from autotune.domain.effective import Effective
 from autotune.domain.interrupt import Interrupt
@@ -177,6 +178,9 @@ class _Steps:
 
     def study_opened(self, records: Sequence[TrialRecord]) -> None:
         """Nothing to show."""
+
+    def planned(self, plan: Plan) -> None:
+        pass
 
     def trial_started(self, number: int, origin: Origin, configuration: Configuration) -> None:
         pass

@@ -1,6 +1,7 @@
 """Puts the adapters together and runs the loop."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import fields
 from datetime import UTC, datetime
 
@@ -19,9 +20,10 @@ from autotune.server.settling import SettlingMemory
 from autotune.store.connection import writer_lock
 from autotune.store.evidence import EvidenceStore
 from autotune.tune.course import Course
-from autotune.tune.ports import Observer
+from autotune.tune.ports import Observer, Validator
 from autotune.tune.study import StudyEnd, StudyLoop
 from autotune.tune.trial import TrialRunner
+from autotune.wiring.check import validator_of
 from autotune.wiring.lessons import learner_of, take_over
 from autotune.wiring.open import open_store
 from autotune.wiring.prepare import PreparedStudy
@@ -44,7 +46,9 @@ def run_study(prepared: PreparedStudy, observer: Observer, interrupt: Interrupt)
         store.begin_run(prepared.budget_s, _now())
         ended = "error"
         try:
-            end = loop_of(prepared, store, observer, interrupt).run()
+            vllm, spec = prepared.environment.vllm, prepared.spec
+            with validator_of(vllm, spec.model, spec.space, interrupt) as validator:
+                end = loop_of(prepared, store, observer, interrupt, validator).run()
             ended = end.ending.value
         finally:
             store.end_run(time.monotonic() - prepared.request.begun_s, ended)
@@ -58,9 +62,16 @@ def make_interrupt(prepared: PreparedStudy) -> Interrupt:
 
 
 def loop_of(
-    prepared: PreparedStudy, store: EvidenceStore, observer: Observer, interrupt: Interrupt
+    prepared: PreparedStudy,
+    store: EvidenceStore,
+    observer: Observer,
+    interrupt: Interrupt,
+    validator: Validator | None = None,
 ) -> StudyLoop:
-    """The loop of one invocation, with all it works with; what a killed recheck left running is ended."""
+    """The loop of one invocation, with all it works with; what a killed recheck left running is ended.
+
+    Without a `validator` vLLM is not asked about configurations before they are launched.
+    """
     spec = prepared.spec
     launcher = LocalLauncher(
         command=prepared.environment.vllm.command,
@@ -80,7 +91,9 @@ def loop_of(
             texts=prepared.texts,
             note=observer.note,
             counters=read_back.book.counters,
-            wanted_requests=wanted_requests(spec.objectives),
+            wanted_requests=wanted_requests(
+                [*spec.objectives, *(limit.measured for limit in spec.metric_limits)]
+            ),
         ),
         store=store,
         diagnose=diagnose,
@@ -99,7 +112,15 @@ def loop_of(
         memory=SettlingMemory(NvidiaSmi([gpu.index for gpu in prepared.environment.machine.gpus])),
         store=store,
         search=search,
-        course=Course(learner=learner, shelf=store.lessons, store=store, search=search, observer=observer),
+        course=Course(
+            learner=learner,
+            shelf=store.lessons,
+            store=store,
+            search=search,
+            observer=observer,
+            validator=validator,
+            memory=prepared.memory,
+        ),
         runner=runner,
         observer=observer,
         interrupt=interrupt,
@@ -128,7 +149,8 @@ def _identity(info: StudyInfo, prepared: PreparedStudy) -> list[tuple[str, objec
     return [
         ("model", info.model, spec.model),
         ("name", info.name, spec.name),
-        ("objectives", " ".join(map(str, info.objectives)), " ".join(map(str, spec.objectives))),
+        ("objectives", _listed(info.objectives), _listed(spec.objectives)),
+        ("limits", _listed(info.metric_limits), _listed(spec.metric_limits)),
         *_workload_identity(info.workload, spec.workload),
         ("seed", info.seed, spec.seed),
         ("vLLM", info.environment.vllm.version, environment.vllm.version),
@@ -153,7 +175,11 @@ def _workload_identity(stored: Workload, given: Workload) -> list[tuple[str, obj
 
 def _as_written(workload: Workload, field: str) -> object:
     value: object = getattr(workload, field)
-    return (" ".join(map(str, value)) or "none") if isinstance(value, tuple) else value
+    return _listed(value) if isinstance(value, tuple) else value
+
+
+def _listed(values: Iterable[object]) -> str:
+    return " ".join(map(str, values)) or "none"
 
 
 def _now() -> datetime:

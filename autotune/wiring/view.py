@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from autotune.decide.ablation.examine import ablation_of
 from autotune.decide.ranking import candidates, pareto
 from autotune.decide.verdict import verdict
 from autotune.errors import UserError
@@ -31,7 +32,9 @@ def read_quickly(store: EvidenceStore) -> StudyView:
         raise UserError("this file has no study in it yet")
     records = tuple(store.records())
     space = read_document(info.space, info.name)
-    measured = candidates(records, info.objectives)
+    measured = candidates(records, info.objectives, info.metric_limits)
+    found = verdict(records, info.objectives, limits=info.metric_limits)
+    other = found.other if found else None
     return StudyView(
         info=info,
         space=space,
@@ -41,5 +44,6 @@ def read_quickly(store: EvidenceStore) -> StudyView:
         lessons=tuple(standings(info, records, store.lessons.all())),
         candidates=tuple(measured),
         front=tuple(pareto(measured, info.objectives)),
-        verdict=verdict(records, info.objectives),
+        verdict=found,
+        ablation=ablation_of(space, info.objectives, info.metric_limits, records, other),
     )

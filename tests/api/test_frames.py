@@ -65,8 +65,8 @@ def test_a_study_in_which_nothing_worked_is_no_error(empty: autotune.Study) -> N
     assert empty.best() is None
     answer = empty.what_if({"ttft_p50@4": 2.0}, context_tokens=1)
     assert (answer.best, len(answer.rows)) == (None, 0)
-    assert answer.says == "None of 0 measured configurations fits context >= 1 and ttft_p50@4 <= 2.00 s."
-    assert "Nothing has been measured yet." in empty._repr_html_()
+    assert answer.says == "None of 0 measured configurations fits context >= 1 and ttft_p50@4<=2s."
+    assert "No configuration has been measured yet." in empty._repr_html_()
 
 
 def test_points_are_those_of_the_command_line(made: Path) -> None:

@@ -145,6 +145,23 @@ def test_the_list_can_be_sorted_and_filtered(night: Report, opened: Open) -> Non
     expect(listed).to_have_count(0)
 
 
+def test_what_breaks_a_limit_is_marked_and_can_be_listed(reports: Reports, opened: Open) -> None:
+    report = reports("limited", trials=14, limits=["ttft_p50@4<=180ms"])
+    seen = opened(report)
+    (limit,) = report.view.info.metric_limits
+    breaking = [r.number for r in report.view.records if r.points and (limit.violation(r.points) or 0) > 0]
+    assert breaking
+    seen.page.locator("#filter-state").select_option("breaks")
+    rows = seen.page.locator("#all-trials tbody tr")
+    expect(rows).to_have_count(len(breaking))
+    expect(rows.first.locator(".breaks-mark")).to_have_attribute("title", "Breaks a limit")
+    expect(rows.first).to_contain_text(f"breaks {limit}: ")
+    seen.page.locator("#filter-state").select_option("front")
+    expect(rows).to_have_count(len(report.view.front))
+    seen.page.locator("#filter-state").select_option("measured")
+    expect(rows).to_have_count(sum(len(r.points) > 0 for r in report.view.records))
+
+
 def test_a_click_in_the_list_and_on_a_number_opens_the_trial(night: Report, opened: Open) -> None:
     seen = opened(night)
     seen.page.locator("#all-trials tbody tr").nth(3).locator(".what").click()

@@ -229,7 +229,8 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "best", "show", "compare", "bench", "lessons", "explain", "recheck", "check", "doctor"]
+    "command",
+    ["run", "best", "ablate", "show", "compare", "bench", "lessons", "explain", "recheck", "check", "doctor"],
 )
 def test_every_command_has_help_with_an_example(study: Folder, command: str) -> None:
     done = study.call(command, "--help")

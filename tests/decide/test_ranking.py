@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from builders import failed, measured, objectives, record
+from builders import failed, measured, objectives, point, record
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,11 +17,14 @@ from autotune.decide.ranking import (
     gain,
     gain_between,
     incumbent,
+    nearest,
     score,
 )
 from autotune.domain.failure import Blame
+from autotune.domain.measurement import Quantiles
+from autotune.domain.metric_limit import parse_metric_limits
 from autotune.domain.objective import Objective
-from autotune.domain.trial import Interrupted, Interruption, TrialRecord
+from autotune.domain.trial import Interrupted, Interruption, Measured, Origin, TrialRecord
 
 RATES = st.floats(min_value=0.1, max_value=1e4)
 LADDERS = st.lists(st.tuples(RATES, RATES), min_size=1, max_size=12)
@@ -136,3 +139,65 @@ def test_hundreds_of_launches_of_one_configuration_have_a_mean() -> None:
     [base] = candidates(records, objectives())
     assert base.values == pytest.approx((700.0, 60.0))
     assert base.launches == 400
+
+
+LIMITS = parse_metric_limits(["ttft_p50@8<=2s"])
+
+
+def _timed(number: int, rate: float, ttft_s: float, **changes: object) -> TrialRecord:
+    ladder = (point(1, 10.0), point(8, rate, ttft_s=ttft_s))
+    made = record(number, Measured(points=ladder), {"a": number} if number else {})
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+@given(st.lists(st.tuples(RATES, st.floats(min_value=0.01, max_value=10)), min_size=1, max_size=12))
+def test_the_front_under_limits_is_that_of_what_keeps_them(ladders: list[tuple[float, float]]) -> None:
+    records = [_timed(n, rate, ttft_s) for n, (rate, ttft_s) in enumerate(ladders)]
+    keeping = [r for r, (_, ttft_s) in zip(records, ladders, strict=True) if ttft_s <= 2.0]
+    assert front(records, objectives(), LIMITS) == front(keeping, objectives())
+    assert incumbent(records, objectives(), limits=LIMITS) == incumbent(keeping, objectives())
+
+
+def test_what_breaks_a_limit_stays_a_candidate_but_beats_nothing_and_is_never_the_best() -> None:
+    records = [_timed(1, 900.0, 2.6), _timed(2, 50.0, 2.0)]
+    fast, slow = candidates(records, objectives(), LIMITS)
+    assert [held.value for held in fast.broken] == [pytest.approx(2.6)]
+    assert (fast.keeps_limits, slow.keeps_limits) == (False, True)
+    assert front(records, objectives(), LIMITS) == [records[1]]
+    assert incumbent(records, objectives(), limits=LIMITS) == records[1]
+    assert incumbent(records[:1], objectives(), limits=LIMITS) is None
+    assert incumbent(records, objectives()) == records[0]
+
+
+def test_a_limit_counts_with_the_mean_of_all_launches_until_there_are_finals() -> None:
+    searched = [
+        _timed(1, 50.0, 1.0),
+        replace(_timed(2, 50.0, 3.0), configuration=_timed(1, 1, 1).configuration),
+    ]
+    (held,) = candidates(searched, objectives(), LIMITS)[0].held
+    assert (held.value, held.launches, held.of_finals) == (pytest.approx(math.sqrt(3)), 2, False)
+    assert held.keeps
+    assert held.straddles  # two launches do not tell on which side of 2 s the true mean is
+    final = replace(searched[1], number=3, origin=Origin.FINAL, block=0)
+    (held,) = candidates([*searched, final], objectives(), LIMITS)[0].held
+    assert (held.value, held.launches, held.of_finals) == (pytest.approx(3.0), 1, True)
+    assert not held.keeps
+
+
+def test_what_too_little_is_known_of_is_no_candidate_under_the_limit() -> None:
+    few = replace(point(8, 900.0), ttft_s=Quantiles(n=10, p50=0.1))
+    records = [record(1, Measured(points=(point(1, 10.0), few))), _timed(2, 50.0, 1.0)]
+    assert [c.record.number for c in candidates(records, objectives(), LIMITS)] == [2]
+    assert len(candidates(records, objectives())) == 2
+
+
+def test_the_nearest_is_the_one_that_breaks_its_limits_by_the_least_in_all() -> None:
+    limits = parse_metric_limits(["ttft_p50@8<=2s", "out_tok_s@8>=100"])
+    records = [_timed(1, 100.0, 2.6), _timed(2, 90.0, 2.2), _timed(3, 10.0, 2.0), _timed(4, 200.0, 1.0)]
+    closest = nearest(candidates(records, objectives(), limits))
+    assert closest is not None
+    assert closest.record.number == 2  # 10 % and 10 %, against 30 % and 90 %
+    assert nearest(candidates(records[3:], objectives(), limits)) is None
+    stuck = nearest(candidates([_timed(5, 0.0, 1.0)], objectives("out_tok_s@1"), limits))
+    assert stuck is not None
+    assert [held.value for held in stuck.broken] == [0.0]

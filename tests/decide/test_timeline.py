@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from autotune.decide.timeline import Activity, Purpose, timeline
 from autotune.domain.invocation import Invocation
-from autotune.domain.trial import Interrupted, Interruption, Origin, Outcome, Step, TrialRecord
+from autotune.domain.trial import Abandoned, Interrupted, Interruption, Origin, Outcome, Step, TrialRecord
 
 STEPS = {Step.LAUNCH: 40.0, Step.SMOKE: 1.0, Step.MEASURE: 60.0, Step.STOP: 2.0}
 WORKS = measured(s1=10.0, s8=50.0)
@@ -114,7 +114,8 @@ GAPS = st.lists(st.floats(0, 500), min_size=1, max_size=8)
 
 @given(GAPS, st.integers(1, 3), st.data())
 def test_the_segments_cover_all_time_once(gaps: Sequence[float], parts: int, data: st.DataObject) -> None:
-    outcomes = [WORKS, failed(), Interrupted(reason=Interruption.USER)]
+    given_up = Abandoned(why="far behind", points=())
+    outcomes: list[Outcome] = [WORKS, failed(), given_up, Interrupted(reason=Interruption.USER)]
     moment, records, invocations = 0.0, [], []
     for number, gap in enumerate(gaps):
         if number % parts == 0:

@@ -3,12 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from builders import failed, measured, objectives, record
+from builders import failed, measured, objectives, point, record
 from nights import OBJECTIVES, Night, broken_at, configuration
 
 from autotune.decide.verdict import Certainty, settings_apart, verdict
+from autotune.domain.measurement import Quantiles
+from autotune.domain.metric_limit import parse_metric_limits
 from autotune.domain.objective import Objective
-from autotune.domain.trial import Origin, TrialRecord
+from autotune.domain.trial import Measured, Origin, TrialRecord
 
 
 def _night(*gains: float, **more: object) -> Night:
@@ -166,3 +168,99 @@ def test_a_preference_is_judged_by_the_same_finals() -> None:
     other = verdict([*records, late], objectives(), Objective.parse("out_tok_s@1"))
     assert other is not None
     assert (other.certainty, other.chosen.number) == (Certainty.UNCONFIRMED, 99)
+
+
+LIMITS = parse_metric_limits(["ttft_p50@8<=2s"])
+
+
+def _timed(*measured_as: tuple[float, float], block: int | None = None) -> list[TrialRecord]:
+    """One launch of the baseline and of each other, each as (output tokens per second, TTFT in s)."""
+    return [
+        replace(
+            record(n + 10 * (0 if block is None else block + 1), Measured(points=(point(8, rate, ttft_s=t),)),
+                   {"a": n} if n else {}),
+            origin=Origin.SAMPLED if block is None else Origin.FINAL,
+            block=block,
+        )
+        for n, (rate, t) in enumerate(measured_as)
+    ]  # fmt: skip
+
+
+def test_the_fastest_that_breaks_a_limit_is_passed_over() -> None:
+    records = _timed((100.0, 1.0), (300.0, 2.6), (200.0, 1.5))
+    found = verdict(records, OBJECTIVES, limits=LIMITS)
+    assert found is not None
+    assert found.chosen.number == 2
+    assert [held.value for held in found.held] == [1.5]
+    assert found.baseline_held is not None
+    assert all(held.keeps for held in found.baseline_held)
+    assert found.looks == pytest.approx(2.0)
+    free = verdict(records, OBJECTIVES)
+    assert free is not None
+    assert (free.chosen.number, free.held) == (1, ())
+
+
+def test_a_preference_chooses_among_what_keeps_the_limits() -> None:
+    records = _timed((100.0, 1.0), (300.0, 2.6), (200.0, 1.5))
+    found = verdict(records, objectives("ttft_p50@8"), Objective.parse("out_tok_s@8"), LIMITS)
+    assert found is not None
+    assert found.chosen.number == 2
+
+
+def test_where_the_defaults_break_a_limit_the_best_that_keeps_it_is_chosen_however_slow() -> None:
+    found = verdict(_timed((100.0, 2.6), (80.0, 1.5), (70.0, 1.0)), OBJECTIVES, limits=LIMITS)
+    assert found is not None
+    assert (found.chosen.number, found.certainty, found.rival) == (1, Certainty.UNCONFIRMED, None)
+    assert found.baseline is not None
+    assert not found.keeps_baseline
+    assert found.looks == pytest.approx(0.8)
+    assert found.more_s is not None
+    assert [held.keeps for held in found.baseline_held or ()] == [False]
+
+
+def test_the_defaults_are_no_choice_where_too_little_is_known_of_them() -> None:
+    few = replace(point(8, 100.0), ttft_s=Quantiles(n=3, p50=0.1))
+    records = [record(0, Measured(points=(few,)), {}), *_timed((0.0, 0.0), (80.0, 1.5))[1:]]
+    found = verdict(records, OBJECTIVES, limits=LIMITS)
+    assert found is not None
+    assert (found.chosen.number, found.baseline_held) == (1, None)
+    assert found.baseline == records[0]
+
+
+def test_nothing_is_chosen_where_nothing_keeps_the_limits() -> None:
+    assert verdict(_timed((100.0, 2.6), (80.0, 2.1)), OBJECTIVES, limits=LIMITS) is None
+
+
+def _in_finals(*per_block: list[tuple[float, float]]) -> list[TrialRecord]:
+    """A search whose launches are those of the first block, then finals of these blocks."""
+    found = _timed(*per_block[0])
+    for block, launches in enumerate(per_block):
+        found += _timed(*launches, block=block)
+    return found
+
+
+def test_a_finalist_has_to_keep_the_limits_in_the_mean_of_its_finals() -> None:
+    """Trial 1 is faster, kept the limit in the search, and breaks it in two blocks of three."""
+    blocks = [
+        [(100.0, 1.0), (130.0 + n, ttft_s), (120.0 + n, 1.5)] for n, ttft_s in enumerate((1.0, 3.0, 3.5))
+    ]
+    found = verdict(_in_finals(*blocks), OBJECTIVES, limits=LIMITS)
+    assert found is not None
+    assert (found.certainty, found.chosen.configuration) == (Certainty.CONFIRMED, configuration(2))
+    assert [(held.launches, held.of_finals) for held in found.held] == [(3, True)]
+
+
+@pytest.mark.parametrize(
+    ("speed", "certainty"),
+    [(90.0, Certainty.CONFIRMED), (100.0, Certainty.TIED), (120.0, Certainty.CONFIRMED)],
+)
+def test_finals_choose_what_keeps_the_limits_whether_it_is_faster_than_the_defaults_or_not(
+    speed: float, certainty: Certainty
+) -> None:
+    noise = (0.0, 0.3, -0.2)
+    blocks = [[(100.0 - off, 2.6), (speed + off, 1.5)] for off in noise]
+    found = verdict(_in_finals(*blocks), OBJECTIVES, limits=LIMITS)
+    assert found is not None
+    assert (found.certainty, found.chosen.configuration) == (certainty, configuration(1))
+    assert found.difference is not None
+    assert found.difference.ratio == pytest.approx(speed / 100, abs=0.01)

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 import pytest
 from builders import objectives
 
-from autotune.decide.what_if import Need, what_if
+from autotune.decide.what_if import what_if
 from autotune.domain.effective import Effective
 from autotune.domain.failure import Blame, Failure, FailureKind, Phase
 from autotune.domain.measurement import Point, Quantiles
+from autotune.domain.metric_limit import MetricLimit
 from autotune.domain.objective import Objective
 from autotune.domain.space import Configuration
 from autotune.domain.trial import Failed, Measured, Origin, TrialRecord
@@ -57,28 +58,31 @@ TRIALS = [
 ]
 
 
-def _numbers(records: list[TrialRecord], needs: list[Need], context: int | None = None) -> list[int]:
-    return [each.record.number for each in what_if(records, needs, [RATE], context).fitting]
+def _numbers(records: list[TrialRecord], limits: list[MetricLimit], context: int | None = None) -> list[int]:
+    return [each.record.number for each in what_if(records, limits, [RATE], context).fitting]
 
 
 def test_the_fitting_come_best_first_and_the_limit_itself_fits() -> None:
-    found = what_if(TRIALS, [Need(objective=TTFT, limit=2.0)], [RATE], 65_536)
+    found = what_if(TRIALS, [MetricLimit(measured=TTFT, bound=2.0)], [RATE], 65_536)
     assert [each.record.number for each in found.fitting] == [3, 0]
     assert found.best is not None
-    assert (found.best.record.number, found.best.values) == (3, (2.0, 200.0))
+    assert (found.best.record.number, found.best.values) == (3, (200.0,))
+    assert [held.value for held in found.best.held] == [2.0]
     assert found.broken_by == {str(TTFT): 1, "context": 1}
 
 
 def test_a_limit_on_what_should_be_high_is_a_floor() -> None:
-    assert _numbers(TRIALS, [Need(objective=RATE, limit=300)]) == [2, 1]
+    assert _numbers(TRIALS, [MetricLimit(measured=RATE, bound=300)]) == [2, 1]
 
 
-def test_without_needs_everything_fits() -> None:
+def test_without_limits_everything_fits() -> None:
     assert _numbers(TRIALS, []) == [2, 1, 3, 0]
 
 
 def test_what_was_seen_too_little_of_is_unknown_and_does_not_fit() -> None:
-    found = what_if([*TRIALS, _trial(4, 900, 0.1, 65_536, n=3)], [Need(objective=TTFT, limit=9)], [RATE])
+    found = what_if(
+        [*TRIALS, _trial(4, 900, 0.1, 65_536, n=3)], [MetricLimit(measured=TTFT, bound=9)], [RATE]
+    )
     assert 4 not in [each.record.number for each in found.fitting]
     assert (found.measured, found.unknown) == (5, 1)
 

@@ -27,6 +27,7 @@ from autotune.cli import app, options
 from autotune.domain.bench import VLLM, BenchResult
 from autotune.domain.failure import Blame, Failure, FailureKind, Phase
 from autotune.domain.metric import METRICS
+from autotune.domain.metric_limit import MetricLimit
 from autotune.domain.objective import Objective
 from autotune.domain.slo import parse_slos
 from autotune.domain.workload import Workload
@@ -45,6 +46,7 @@ VALUES: dict[str, Callable[[str], object]] = {
     "--objective": Objective.parse,
     "--prefer": Objective.parse,
     "--slo": lambda text: parse_slos([text]),
+    "--limit": MetricLimit.parse,
     "--metric": METRICS.__getitem__,
     "--workload": lambda text: text if "." in text else load_workload(text, ROOT),
 }

@@ -179,3 +179,27 @@ def test_kind_of_a_domain() -> None:
     assert kind_of(CategoricalDomain(choices=(1, 2.5))) is Kind.NUMBER
     assert kind_of(CategoricalDomain(choices=("a", "b"))) is Kind.TEXT
     assert kind_of(CategoricalDomain(choices=("a", 1))) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("2 * a", 6),
+        ("a / 2", 1.5),
+        ("a // 2", 1),
+        ("s", "x"),
+        ("not t", False),
+        ("t and unknown", None),
+        ("2 * unknown", None),
+        ("unknown", None),
+    ],
+)
+def test_what_it_comes_to(source: str, expected: object) -> None:
+    found = Expression.parse(source).value(VALUES)
+    assert (found, type(found)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize("source", ["2 * s", "a / 0", "[a, b]"])
+def test_what_it_cannot_come_to(source: str) -> None:
+    with pytest.raises(ExpressionError, match="cannot be evaluated"):
+        Expression.parse(source).value(VALUES)

@@ -40,3 +40,16 @@ def test_a_derived_space_comes_back(environment: Environment, model: Model) -> N
 def test_a_space_from_a_file_comes_back() -> None:
     space = load_space("cpu-quickstart", Path.cwd())
     assert read_document(space_document(space), "study.db") == space
+
+
+def test_start_points_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    values = "values = { max_num_seqs = 4, util = 0.5 }"
+    path.write_text(
+        "schema = 1\n[parameters]\nmax_num_seqs = { type = 'int', low = 1, high = 8 }\n"
+        "util = { type = 'float', low = 0, high = 1 }\n"
+        f"[[start]]\nname = 'a'\nwhy = 'w'\n{values}\n[[start]]\nname = 'b'\n{values}\n"
+    )
+    space = load_space(str(path), tmp_path)
+    assert [start.why for start in space.starts] == ["w", None]
+    assert read_document(space_document(space), "study.db") == space

@@ -123,6 +123,21 @@ def test_the_name_is_that_of_the_file_by_default(tmp_path: Path) -> None:
     assert load_space(str(path), tmp_path / "elsewhere").name == "my-space"
 
 
+def test_start_points_are_read_in_the_order_of_the_parameters(tmp_path: Path) -> None:
+    plain = load_space(str(write(tmp_path, WHOLE)), tmp_path)
+    text = "[[start]]\nname = 'a'\n[start.values]\nngram_tokens = 3\nspeculation = 'ngram'\nutil = 0\n"
+    space = load_space(str(write(tmp_path, WHOLE + text)), tmp_path)
+    (own,) = space.starts
+    assert (own.name, own.why) == ("a", None)
+    assert list(own.configuration.values.items()) == [
+        ("util", 0.0),
+        ("speculation", "ngram"),
+        ("ngram_tokens", 3),
+    ]
+    # A study that is under way may be given one more.
+    assert space.digest == plain.digest
+
+
 HEAD = "schema = 1\n[parameters]\n"
 INT = "{ type = 'int', low = 1, high = 8 }"
 
@@ -137,6 +152,14 @@ def fixed(line: str, table: str = "flags") -> str:
 
 def constraint(line: str) -> str:
     return f"{HEAD}first = {INT}\n[[constraints]]\n{line}\n"
+
+
+def start(lines: str) -> str:
+    return (
+        f"{HEAD}first = {INT}\nutil = {{ type = 'float', low = 0, high = 1 }}\nextra = {{ type = 'bool' }}\n"
+        "tokens = { type = 'int', low = 1, high = 4, when = 'extra' }\n"
+        f"[[constraints]]\nrequire = 'first < 8'\nwhy = 'w'\n[[start]]\n{lines}\n"
+    )
 
 
 WRONG = {
@@ -327,6 +350,44 @@ WRONG = {
     ),
     "constraint without a reason": (constraint("require = 'first > 1'"), "constraints[1].why", "is missing"),
     "constraint without a condition": (constraint("why = 'w'"), "constraints[1].require", "is missing"),
+    "start without a name": (start("values = { first = 1 }"), "start[1].name", "is missing"),
+    "start without values": (start("name = 'a'"), "start[1].values", "is missing or empty"),
+    "start with another key": (start("name = 'a'\nvalue = 1"), "start[1].value", "did you mean `values`?"),
+    "start of no parameter": (
+        start("name = 'a'\nvalues = { fist = 1 }"),
+        "start[1].values.fist",
+        "did you mean `first`?",
+    ),
+    "start out of range": (
+        start("name = 'a'\nvalues = { first = 9 }"),
+        "start[1].values.first",
+        "9 is not among the values",
+    ),
+    "start of another type": (
+        start("name = 'a'\nvalues = { extra = 1 }"),
+        "start[1].values.extra",
+        "1 is not among the values",
+    ),
+    "start with text for a float": (
+        start("name = 'a'\nvalues = { util = '1' }"),
+        "start[1].values.util",
+        "must be a whole number",
+    ),
+    "start of what takes no part": (
+        start("name = 'a'\nvalues = { extra = false, tokens = 2 }"),
+        "start[1].values.tokens",
+        "takes no part here: `extra` does not hold",
+    ),
+    "start that does not make it take part": (
+        start("name = 'a'\nvalues = { tokens = 2 }"),
+        "start[1].values.tokens",
+        "takes no part",
+    ),
+    "start that breaks a constraint": (
+        start("name = 'a'\nvalues = { first = 8 }"),
+        "start[1].values",
+        "break `first < 8`: w",
+    ),
     "constraint with another key": (constraint("expr = 'first > 1'"), "constraints[1].expr", "no such key"),
     "constraints a table": (
         f"{HEAD}extra = {INT}\n[constraints]\nrequire = 'extra > 1'\n",
@@ -467,6 +528,6 @@ def test_the_quickstart_can_fail_for_want_of_cache(tmp_path: Path) -> None:
 def test_the_documented_space_is_one(tmp_path: Path) -> None:
     examples = re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)
     write(tmp_path, examples[0], "space.toml")
-    write(tmp_path, examples[1], "study.toml")
+    write(tmp_path, examples[-1], "study.toml")
     assert load_space("space.toml", tmp_path).name == "mine"
     assert load_study("study.toml", tmp_path).search_space == "mine"

@@ -23,6 +23,7 @@ schema = 1
 name = "night-1"
 search_space = "spaces/mine.toml"
 objectives = ["ttft_p95@4", "out_tok_s@2"]
+metric_limits = ["ttft_p95@4 <= 2 s", "out_tok_s@2>=50"]
 seed = 7
 budget_s = 3600
 [workload]
@@ -53,6 +54,7 @@ memory_floor_bytes = 2147483648
         3600.0,
     )
     assert list(map(str, study.objectives)) == ["ttft_p95@4", "out_tok_s@2"]
+    assert list(map(str, study.metric_limits)) == ["ttft_p95@4<=2s", "out_tok_s@2>=50"]
     assert study.workload == Workload(
         prompt_tokens=Lengths.fixed(100),
         output_tokens=Lengths.fixed(20),
@@ -98,6 +100,13 @@ WRONG = {
     "objective twice": ("objectives = ['req_s@1', 'req_s@1']", "objectives", "named twice"),
     "objective of another type": ("objectives = [1]", "objectives", "is no metric"),
     "no objective": ("objectives = []", "objectives", "not empty"),
+    "no limit": ("metric_limits = ['ttft_p95@1']", "metric_limits", "write METRIC@STREAMS<=VALUE"),
+    "limit not measured": (
+        "metric_limits = ['req_s@3>=1']",
+        "metric_limits",
+        "req_s@3 is not measured; the stream counts are 1, 2, 4, 8, 16",
+    ),
+    "limit twice": ("metric_limits = ['req_s@1>=1', 'req_s@1>=2']", "metric_limits", "second limit"),
     "name that is a path": ("name = '../x'", "name", "must be letters"),
     "seed a text": ("seed = 'x'", "seed", "whole number"),
     "budget 0": ("budget_s = 0", "budget_s", "above 0"),

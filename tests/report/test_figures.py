@@ -13,6 +13,7 @@ from studies_made import ONE, THREE, TWO, StudyMaker
 
 from autotune.decide.ranking import front as front_of
 from autotune.decide.ranking import values_of
+from autotune.domain.effective import Effective
 from autotune.domain.failure import Blame, Failure, FailureKind
 from autotune.domain.trial import Measured, Origin
 from autotune.report import figures
@@ -349,10 +350,7 @@ def test_context_colours_markers_only_where_it_differs(views: Callable[[str], St
             candidate,
             record=replace(
                 candidate.record,
-                configuration=replace(
-                    candidate.record.configuration,
-                    values={**candidate.record.configuration.values, "max_model_len": 8192},
-                ),
+                effective=Effective(facts={"max_model_len": 8192}),
             ),
         )
         for candidate in view.candidates

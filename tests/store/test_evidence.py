@@ -22,7 +22,7 @@ from autotune.domain.measurement import (
 )
 from autotune.domain.server import ServerMark
 from autotune.domain.space import SearchSpace, Value
-from autotune.domain.trial import Failed, Interrupted, Interruption, Measured, Outcome, Step
+from autotune.domain.trial import Abandoned, Failed, Interrupted, Interruption, Measured, Outcome, Step
 from autotune.errors import StoreError
 from autotune.store.codec import pack_gaps, unpack_gaps
 from autotune.store.connection import open_engine
@@ -73,6 +73,7 @@ def test_the_study_comes_back_and_its_flags_are_not_kept(store: EvidenceStore, t
         Measured(points=(point(1, 10.0), FULL_POINT)),
         Failed(failure=failure(numbers={"estimated_len": 3968.0, "text": "x"}), points=(point(1, 10.0),)),
         Failed(failure=failure(Blame.UNKNOWN, root_line="it's 100 % \U0001f980", line_number=3)),
+        Abandoned(why="trial 3 is far better", points=(point(1, 10.0),)),
         Interrupted(reason=Interruption.USER),
     ],
 )

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
@@ -25,7 +26,7 @@ from autotune.domain.trial import Interrupted, Interruption, Measured, Origin, P
 from autotune.store.evidence import EvidenceStore
 from autotune.tune.ports import Refuses, Search
 from autotune.tune.study import Ending, StudyLoop
-from autotune.tune.trial import TrialResult
+from autotune.tune.trial import GiveUp, TrialResult
 
 TRIAL_S = 60.0
 SEQS = Parameter(
@@ -68,7 +69,7 @@ class Minutes:
     at: Callable[[int], None] = lambda _number: None
     breaks: Callable[[int, str], bool] = lambda _number, _words: False
 
-    def run(self, number: int, plan: LaunchPlan) -> TrialResult:
+    def run(self, number: int, plan: LaunchPlan, give_up: GiveUp) -> TrialResult:
         self.now_s += TRIAL_S
         words = list(plan.command)
         seqs = int(words[words.index("--max-num-seqs") + 1]) if "--max-num-seqs" in words else 0
@@ -174,17 +175,21 @@ def test_the_user_ends_finals_and_a_search_without_them(bed: Bed) -> None:
     assert _origins(bed) == "bss"
 
 
-def test_a_study_stopped_in_its_finals_goes_on_with_blocks_of_its_own(bed: Bed) -> None:
+@pytest.mark.parametrize(("pause", "launches"), [(timedelta(0), 4), (timedelta(hours=1), 2)])
+def test_finals_that_were_stopped_go_on_in_the_same_block_if_that_is_not_long_ago(
+    bed: Bed, pause: timedelta, launches: int
+) -> None:
     loop, minutes = _loop(bed, 100, proposals=2)
     minutes.at = lambda number: minutes.interrupt.request(Interruption.USER) if number == 7 else None
     assert loop.run().ending is Ending.USER
     (last,) = bed.store().records()[7:]
     assert (last.origin, last.outcome) == (Origin.FINAL, Interrupted(reason=Interruption.USER))
     loop, _ = _loop(bed, 100, proposals=0)
+    loop = replace(loop, now=lambda: datetime.now(UTC) + pause)
     assert loop.run().ending is Ending.EXHAUSTED
     blocks = _finals(bed.store().records())
     assert sorted(blocks) == list(range(len(blocks)))
-    assert len(blocks[1]) == 2  # cut short, and never made up for
+    assert len(blocks[1]) == launches  # with the one that was stopped; else cut short and never made up for
     assert len(blocks[2]) == 3
     assert "r" not in _origins(bed)
     assert _verdict(bed).certainty is Certainty.CONFIRMED
@@ -198,7 +203,7 @@ def test_a_budget_that_ends_in_a_block_ends_finals(bed: Bed) -> None:
             minutes.interrupt.deadline_s = 0.0
 
     minutes.at = run_out
-    assert loop.run().ending is Ending.EXHAUSTED
+    assert loop.run().ending is Ending.BUDGET
     assert len(_origins(bed)) == 11
     assert _verdict(bed).difference is not None
 

@@ -59,7 +59,7 @@ def test_a_study_measures_survives_failures_and_optuna_has_the_same_trials(
     assert crash.phase == "first_request"
     trials = optuna.load_study(study_name="fake", storage=bed.url).trials
     states = {Measured: TrialState.COMPLETE, Failed: TrialState.PRUNED}
-    assert [t.state for t in trials] == [states[type(r.outcome)] for r in records]  # type: ignore[index]
+    assert [t.state for t in trials] == [states[type(r.outcome)] for r in records]
     assert [t.params for t in trials] == [dict(r.configuration.values) for r in records]
     assert bed.processes_left() == []
 

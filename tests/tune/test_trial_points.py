@@ -5,15 +5,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import optuna
 import pytest
 from bed import WORKLOAD, Bed
 from builders import measured_point
+from optuna.trial import TrialState
 
 from autotune.bench.load import LoadBench
+from autotune.decide.ladder_stop import LadderStop
 from autotune.domain.failure import FailureKind, Phase
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.measurement import Flag, FlagKind, MeasuredPoint
-from autotune.domain.trial import Failed, Interrupted, Interruption, Measured, Step, TrialRecord
+from autotune.domain.trial import Abandoned, Failed, Interrupted, Interruption, Measured, Step, TrialRecord
 
 SILENCE = "the server sent nothing for 60 s"
 
@@ -63,6 +66,19 @@ def test_a_point_that_was_broken_off_fails_the_trial_whatever_its_numbers_are(be
     assert isinstance(record.outcome, Failed)
     assert (record.outcome.failure.kind, record.outcome.failure.phase) == (FailureKind.STALL, Phase.SERVING)
     assert record.points == ()
+
+
+def test_a_ladder_that_is_given_up_ends_with_what_was_measured(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LadderStop, "why", lambda _self, running, points: f"{running.number}: {len(points)}")
+    record = run(bed)
+    assert record.outcome == Abandoned(why="0: 1", points=record.points)
+    assert [point.streams for point in record.points] == [1]
+    assert Step.STOP in record.step_s
+    (trial,) = optuna.load_study(study_name="fake", storage=bed.url).trials
+    assert trial.state is TrialState.PRUNED
+    assert trial.constraints == {"works": -1.0}
 
 
 def test_a_point_that_stalled_now_and_then_is_measured_and_suspect(bed: Bed) -> None:

@@ -8,12 +8,12 @@ from autotune.domain.lesson import Lesson, Scope, Standing
 from autotune.domain.machine import Device, Environment
 from autotune.domain.refusal import Grounds, Refusal
 from autotune.domain.space import Configuration, SearchSpace, Value
-from autotune.domain.trial import Measured, TrialRecord
+from autotune.domain.trial import TrialRecord
 
 
 def measured_settings(space: SearchSpace, records: Iterable[TrialRecord]) -> list[Mapping[str, Value]]:
     """The settings of every configuration that was measured."""
-    return [settings(space, r.configuration) for r in records if isinstance(r.outcome, Measured)]
+    return [settings(space, r.configuration) for r in records if r.works]
 
 
 def scope_of(environment: Environment, model: str, architecture: str | None) -> Scope:

@@ -15,7 +15,7 @@ from autotune.decide.lessons.reduction import Reduction
 from autotune.domain.failure import Blame, Failure
 from autotune.domain.launch import server_args
 from autotune.domain.space import Configuration, SearchSpace
-from autotune.domain.trial import Failed, Measured, TrialRecord
+from autotune.domain.trial import Failed, TrialRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,14 +113,13 @@ class _History:
             self._tries.setdefault(self._words(record.configuration), []).append(record)
 
     def _words(self, configuration: Configuration) -> object:
-        args = server_args(self._space, configuration)
-        return args.flags, tuple(sorted(args.env.items()))
+        return server_args(self._space, configuration).words
 
     def _of(self, configuration: Configuration) -> list[TrialRecord]:
         return self._tries.get(self._words(configuration), [])
 
     def worked(self, configuration: Configuration) -> bool:
-        return any(isinstance(record.outcome, Measured) for record in self._of(configuration))
+        return any(record.works for record in self._of(configuration))
 
     def failures(self, configuration: Configuration) -> int:
         """How often it failed like the first."""

@@ -4,7 +4,7 @@ Both follow from the trials and the lessons kept so far, and from nothing else: 
 between keeping an outcome and keeping its lesson comes to the same lesson when it goes on.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from autotune.decide.lessons.book import LessonBook
@@ -15,9 +15,9 @@ from autotune.decide.schedule import awaits_retry
 from autotune.domain.failure import Blame, Failure, FailureKind
 from autotune.domain.launch import setting_name, settings
 from autotune.domain.lesson import Finding, Lesson, Scope
-from autotune.domain.space import SearchSpace
+from autotune.domain.space import Configuration, SearchSpace
 from autotune.domain.study import Limits
-from autotune.domain.trial import Measured, Origin, TrialRecord
+from autotune.domain.trial import Origin, TrialRecord
 
 ISOLATED = frozenset(
     {
@@ -41,6 +41,8 @@ class Learner:
     scope: Scope
     book: LessonBook
     limits: Limits
+    hopeless: Callable[[Configuration], bool] = lambda _: False
+    """What need not be launched, lessons aside, to know that it does not work: never a probe."""
 
     def gate(self, records: Sequence[TrialRecord], lessons: Sequence[Lesson]) -> Gate:
         """What the lessons forbid now."""
@@ -48,12 +50,12 @@ class Learner:
 
     def lesson_due(self, records: Sequence[TrialRecord], lessons: Sequence[Lesson]) -> Lesson | None:
         """The next lesson that the trials teach and that is not among `lessons`."""
-        measured = measured_settings(self.space, records)
-        for record, failure in self._open(records, lessons):
+        measured, gate = measured_settings(self.space, records), self.gate(records, lessons)
+        for record, failure in self._open(records, lessons, gate):
             given = settings(self.space, record.configuration)
             finding, why = learn(failure, given, self.book, measured), failure.why
             if finding is None:
-                outcome = self._isolation(record, failure, records, lessons)
+                outcome = self._isolation(record, failure, records, gate)
                 if not isinstance(outcome, Conflict):
                     continue
                 finding, why = self._of_conflict(outcome, records), _conflict_why(failure, outcome)
@@ -71,20 +73,21 @@ class Learner:
 
     def probe_due(self, records: Sequence[TrialRecord], lessons: Sequence[Lesson]) -> Probe | None:
         """The launch that the earliest failure not yet understood calls for."""
-        for record, failure in self._open(records, lessons):
-            outcome = self._isolation(record, failure, records, lessons)
+        gate = self.gate(records, lessons)
+        for record, failure in self._open(records, lessons, gate):
+            outcome = self._isolation(record, failure, records, gate)
             if isinstance(outcome, Probe):
                 return outcome
         return None
 
     def _open(
-        self, records: Sequence[TrialRecord], lessons: Sequence[Lesson]
+        self, records: Sequence[TrialRecord], lessons: Sequence[Lesson], gate: Gate
     ) -> Iterator[tuple[TrialRecord, Failure]]:
         """Failures that may teach, have not yet, and are not what a lesson would have told."""
         taught = {lesson.trial for lesson in lessons if lesson.study == self.study}
-        worked = [r.configuration for r in records if isinstance(r.outcome, Measured)]
+        worked = [r.configuration for r in records if r.works]
         forgotten = tuple(lesson for lesson in lessons if lesson.forgotten)
-        told = Gate(space=self.space, lessons=(*self.gate(records, lessons).lessons, *forgotten))
+        told = Gate(space=self.space, lessons=(*gate.lessons, *forgotten))
         for record in records:
             failure = record.failure
             if failure is None or failure.kind in NEVER or record.number in taught:
@@ -97,16 +100,15 @@ class Learner:
                 yield record, failure
 
     def _isolation(
-        self,
-        record: TrialRecord,
-        failure: Failure,
-        records: Sequence[TrialRecord],
-        lessons: Sequence[Lesson],
+        self, record: TrialRecord, failure: Failure, records: Sequence[TrialRecord], gate: Gate
     ) -> Probe | Conflict | None:
         """Of a failure that is no part of another's isolation, and of something other than the baseline."""
         if failure.kind not in ISOLATED or record.origin in (Origin.BASELINE, Origin.ISOLATION):
             return None
-        forbids = self.gate(records, lessons).forbids
+
+        def forbids(configuration: Configuration) -> bool:
+            return gate.forbids(configuration) or self.hopeless(configuration)
+
         return isolate(record, records, self.space, forbids, self.limits.isolation_launches)
 
     def _of_conflict(self, found: Conflict, records: Sequence[TrialRecord]) -> Finding | None:

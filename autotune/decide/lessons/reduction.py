@@ -11,7 +11,7 @@ from autotune.domain.space import (
     SearchSpace,
     Value,
 )
-from autotune.domain.trial import Measured, TrialRecord
+from autotune.domain.trial import TrialRecord
 
 
 class Reduction:
@@ -19,7 +19,7 @@ class Reduction:
 
     def __init__(self, space: SearchSpace, failed: Configuration, records: Iterable[TrialRecord]) -> None:
         self._space = space
-        self._worked = [r.configuration.values for r in records if isinstance(r.outcome, Measured)]
+        self._worked = [r.configuration.values for r in records if r.works]
         self._asked: set[tuple[str, ...]] = set()
         self.current = failed
         self.needed = [p.name for p in space.parameters if self._is_set(p)]

@@ -38,8 +38,7 @@ def _max_model_len(site: Site, name: str) -> Offer:
     longest = site.model.max_model_len if site.model else None
     if longest is None:
         return "the longest context of the model is not known here; vLLM finds it out by itself"
-    # The next multiple of 256: room for the few tokens that a chat template adds.
-    needed = -(-max(site.workload.context_tokens, site.context_tokens) // 256) * 256
+    needed = site.needed_context_tokens
     if needed >= longest:
         return f"all of the {longest} tokens that the model was made for are needed"
     return _flag(name, IntDomain(low=needed, high=longest, log=True))
@@ -143,7 +142,7 @@ def _omp_threads_bind(site: Site, name: str) -> Offer:
     # a list of processor ids (not a number of threads) takes exactly these.
     return Parameter(
         name=name,
-        domain=CategoricalDomain(choices=("auto", "nobind", _id_list(site.machine.cpu_ids))),
+        domain=CategoricalDomain(choices=("auto", "nobind", site.cpu_list)),
         target=Target(kind=TargetKind.ENV, name="VLLM_CPU_OMP_THREADS_BIND"),
         omit=("auto",),
     )
@@ -162,17 +161,6 @@ def _omp_num_threads(site: Site, name: str) -> Offer:
         # With any other binding, vLLM sets it to the number of bound processors.
         when=Expression.parse('omp_threads_bind == "nobind"'),
     )
-
-
-def _id_list(ids: tuple[int, ...]) -> str:
-    """Processor ids as vLLM reads them: `0-3,8`."""
-    runs: list[tuple[int, int]] = []
-    for number in sorted(ids):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 # --- Speculative decoding: every parameter is a key of --speculative-config

@@ -22,7 +22,7 @@ def draw(space: SearchSpace, rng: Random) -> Configuration:
     values: dict[str, Value] = {}
     for parameter in space.parameters:
         if space.is_active(parameter, values):
-            values[parameter.name] = _value(parameter.domain, rng)
+            values[parameter.name] = draw_value(parameter.domain, rng)
     return Configuration(values=values)
 
 
@@ -38,7 +38,8 @@ def sample(space: SearchSpace, rng: Random, attempts: int = 1000) -> Configurati
     return None
 
 
-def _value(domain: Domain, rng: Random) -> Value:
+def draw_value(domain: Domain, rng: Random) -> Value:
+    """One of its values, each equally likely; of a `log` domain each on the logarithmic scale."""
     match domain:
         case CategoricalDomain(choices=choices):
             return rng.choice(choices)
@@ -52,9 +53,23 @@ def _value(domain: Domain, rng: Random) -> Value:
         case FloatDomain(low=low, high=high, step=None):
             return rng.uniform(low, high)
         case FloatDomain(low=low, high=high, step=float(step)):
-            return min(high, low + step * rng.randint(0, round((high - low) / step)))
+            return nearest(domain, low + step * rng.randint(0, round((high - low) / step)))
         case _:
             raise TypeError(f"{domain!r} is no domain")
+
+
+def nearest(domain: IntDomain | FloatDomain, wish: float) -> int | float:
+    """The value of `domain` closest to `wish`; a decimal one as it is written.
+
+    0.8 and three steps of 0.01 are 0.83, not 0.8300000000000001: the same setting has to have the same words.
+    """
+    match domain:
+        case IntDomain(low=low, high=high, step=step):
+            return min(high, max(low, low + step * round((wish - low) / step)))
+        case FloatDomain(low=low, high=high, step=float(step)):
+            return min(high, max(low, round(low + step * round((wish - low) / step), 12)))
+        case FloatDomain(low=low, high=high):
+            return min(high, max(low, float(wish)))
 
 
 def _log_uniform(low: float, high: float, rng: Random) -> float:

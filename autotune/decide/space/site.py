@@ -41,3 +41,20 @@ class Site:
     def gpu_bytes(self) -> int:
         """Memory of the smallest GPU; 0 where none is known."""
         return min((gpu.memory_bytes for gpu in self.machine.gpus), default=0)
+
+    @property
+    def needed_context_tokens(self) -> int:
+        """The context that every configuration has to allow."""
+        # The next multiple of 256: room for the few tokens that a chat template adds.
+        return -(-max(self.workload.context_tokens, self.context_tokens) // 256) * 256
+
+    @property
+    def cpu_list(self) -> str:
+        """Processor ids as vLLM reads them: `0-3,8`."""
+        runs: list[tuple[int, int]] = []
+        for number in sorted(self.machine.cpu_ids):
+            if runs and number == runs[-1][1] + 1:
+                runs[-1] = (runs[-1][0], number)
+            else:
+                runs.append((number, number))
+        return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

@@ -14,7 +14,6 @@ from autotune.report.figures.text import escaped, shown, trial_hover
 from autotune.report.figures.theme import AMBER, BLUE, GREEN, GREY, SCALE, SMALL_PX
 from autotune.report.view import StudyView
 
-CONTEXT = "max_model_len"
 MOST_DRAWN = 800
 """Markers of configurations that are beaten; with more a browser gets slow, and nobody tells them apart."""
 
@@ -67,7 +66,7 @@ class Shade:
 
 def context_shade(records: Sequence[TrialRecord]) -> Shade | None:
     """By the length of the context that each configuration allows; None unless that differs among them."""
-    lengths = {record.number: _context(record) for record in records}
+    lengths: dict[int, float | None] = {record.number: record.context_tokens for record in records}
     if len({length for length in lengths.values() if length is not None}) < 2:
         return None
     return Shade(title="max_model_len, tokens", by_trial=lengths, log=True)
@@ -83,7 +82,7 @@ def objective_shade(candidates: Sequence[Candidate], position: int, objective: O
 
 
 def mark_traces(view: StudyView, marks: Sequence[Mark], shade: Shade | None) -> Iterator[Layer]:
-    """Markers by what they are, the most important on top: beaten, on the front, the defaults, to deploy."""
+    """Markers by what they are, the most important on top, which is what to deploy."""
     with_scale = True
     for name, own, look in _looks(view, marks):
         if not own:
@@ -109,8 +108,12 @@ def _looks(view: StudyView, marks: Sequence[Mark]) -> Iterator[tuple[str, list[M
     base = view.baseline.number if view.baseline else None
     best = view.best.number if view.best else None
     others = [mark for mark in marks if mark.trial not in (base, best)]
-    beaten = [mark for mark in others if mark.trial not in front]
+    breaking = {candidate.record.number for candidate in view.candidates if candidate.broken}
+    beaten = [mark for mark in others if mark.trial not in front | breaking]
     thin = [beaten[i] for i in thinned(range(len(beaten)), MOST_DRAWN)]
+    broken = [mark for mark in others if mark.trial in breaking]
+    thin_broken = [broken[i] for i in thinned(range(len(broken)), MOST_DRAWN)]
+    yield "breaks a limit", thin_broken, {"color": GREY, "symbol": "x", "size": 6, "opacity": 0.55}
     yield "beaten", thin, {"color": BLUE, "symbol": "circle", "size": 6, "opacity": 0.55}
     line = {"width": 1.5, "color": GREY}
     on_front = [mark for mark in others if mark.trial in front]
@@ -130,6 +133,8 @@ def candidate_hover(candidate: Candidate, objectives: Sequence[Objective]) -> st
     told = [f"{objective}: {words.quantity(value, objective)}" for objective, value in pairs]
     if candidate.launches > 1:
         told.append(f"mean of {candidate.launches} launches")
+    # A label has short lines: each clause gets one.
+    told += [clause for each in candidate.held for clause in words.limit_held(each).split(", ")]
     return trial_hover(candidate.record, told)
 
 
@@ -137,14 +142,6 @@ def settings_text(record: TrialRecord) -> str:
     """The configuration in a cell of a table."""
     values = record.configuration.values
     return ", ".join(f"{name}={shown(value)}" for name, value in values.items()) or "vLLM's defaults"
-
-
-def _context(record: TrialRecord) -> float | None:
-    """What was asked for; where nothing was, what vLLM took."""
-    value = record.configuration.values.get(CONTEXT)
-    if value is None and record.effective is not None:
-        value = record.effective.facts.get(CONTEXT)
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _middle(values: Sequence[float], *, log: bool) -> float:

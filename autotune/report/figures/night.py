@@ -18,15 +18,6 @@ from autotune.units import format_duration
 KEY = "timeline"
 MOST_SEPARATE = 300
 """Trials of which each step has a bar of its own; with more, bars are shares of stretches of time."""
-_PURPOSES: Mapping[Purpose, str] = {
-    Purpose.MEASURED: "measured",
-    Purpose.FINALS: "finals",
-    Purpose.CONTROL: "defaults again",
-    Purpose.FAILED: "failed",
-    Purpose.INTERRUPTED: "broken off",
-    Purpose.RUNNING: "running now",
-    Purpose.IDLE: "between trials",
-}
 _ACTIVITIES: Mapping[Activity, tuple[str, str]] = {
     Activity.LAUNCH: ("launch", AMBER),
     Activity.SMOKE: ("smoke", PURPLE),
@@ -99,7 +90,7 @@ def _hover(segment: Segment, name: str, records: Mapping[int, TrialRecord]) -> s
     if segment.trial is None:
         return lines([f"{name}: {took}"])
     record = records[segment.trial]
-    told = [f"trial {record.number}, {_PURPOSES[segment.purpose]}", f"{name}: {took}"]
+    told = [f"trial {record.number}, {words.PURPOSES[segment.purpose]}", f"{name}: {took}"]
     told.append(f"begun {record.started_at:%Y-%m-%d %H:%M:%S} UTC")
     if record.failure is not None:
         told.append(f"{record.failure.kind} at {record.failure.phase}")
@@ -108,7 +99,7 @@ def _hover(segment: Segment, name: str, records: Mapping[int, TrialRecord]) -> s
 
 def _tick(line: Timeline, purpose: Purpose) -> str:
     share = line.by_purpose()[purpose] / line.total_s
-    return "<br>".join([lines([_PURPOSES[purpose]]), f"{100 * share:.0f} %"])
+    return "<br>".join([lines([words.PURPOSES[purpose]]), f"{100 * share:.0f} %"])
 
 
 def _title(line: Timeline) -> str:
@@ -143,4 +134,4 @@ def _rows(line: Timeline) -> Iterator[tuple[Cell, ...]]:
         own = [segment for segment in line.segments if segment.purpose is purpose]
         trials = {segment.trial for segment in own if segment.trial is not None}
         spent = (sum(s.duration_s for s in own if s.activity is activity) for activity in Activity)
-        yield _PURPOSES[purpose], len(trials), total_s, 100 * total_s / line.total_s, *spent
+        yield words.PURPOSES[purpose], len(trials), total_s, 100 * total_s / line.total_s, *spent

@@ -149,7 +149,9 @@ def _layout(panels: Sequence[Panel], gains: Gains) -> dict[str, object]:
         number, (row, column) = _number(position), divmod(position, 2)
         upper = 1 - row * (height + gap)
         side = [0.0, 0.44] if column == 0 else [0.56, 1.0]
-        axes[f"xaxis{number}"] = axis("", domain=side, anchor=f"y{number}", **panel.ticks())
+        axes[f"xaxis{number}"] = axis(
+            "", domain=side, anchor=f"y{number}", ticklabelstandoff=4, **panel.ticks()
+        )
         axes[f"yaxis{number}"] = axis(
             "", domain=[max(0.0, upper - height), upper], anchor=f"x{number}", range=[0, top], nticks=5
         )

@@ -1,6 +1,7 @@
 """The front of the objectives: which configurations are worth choosing from."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from autotune.decide.ranking import Candidate
 from autotune.domain.metric import METRICS
@@ -15,7 +16,7 @@ from autotune.report.figures.marks import (
     settings_text,
 )
 from autotune.report.figures.parts import axis, layout, objective_title, spans_decades
-from autotune.report.figures.plot import Nothing, Plot, PlotTable
+from autotune.report.figures.plot import Cell, Nothing, Plot, PlotTable
 from autotune.report.figures.plotly_edge import Layer, figure_of
 from autotune.report.figures.theme import GREY
 from autotune.report.view import StudyView
@@ -71,8 +72,9 @@ def _by_trial(view: StudyView) -> tuple[list[float], list[float], Layer | None]:
     x = [float(candidate.record.number) for candidate in view.candidates]
     y = [candidate.values[0] for candidate in view.candidates]
     better = max if view.info.objectives[0].maximize else min
-    best = [better(y[: i + 1]) for i in range(len(y))]
-    return x, y, _line(x, best, "hv") if len(x) > 1 else None
+    able = [i for i, candidate in enumerate(view.candidates) if candidate.keeps_limits]
+    best = list(accumulate((y[i] for i in able), better))
+    return x, y, _line([x[i] for i in able], best, "hv") if len(able) > 1 else None
 
 
 def _line(x: Sequence[float], y: Sequence[float], shape: str) -> Layer:
@@ -112,7 +114,8 @@ def _words(view: StudyView, shade: Shade | None) -> tuple[str, str]:
         return (
             f"{objectives[0]} of {words.counted(count, 'configuration')}, and the best so far",
             "Each marker is a configuration, at its first measured trial; the line is the best until then."
-            + colour,
+            + colour
+            + _breaking(view),
         )
     which = _which(len(view.front), count)
     corner = {(True, True): "upper right", (True, False): "lower right"}
@@ -122,11 +125,21 @@ def _words(view: StudyView, shade: Shade | None) -> tuple[str, str]:
     return (
         f"What can be had: {which}",
         f"Each marker is a configuration; better lies to the {better}. Nothing measured is as good as one on "
-        f"the front in all objectives and better in one.{colour}",
+        f"the front in all objectives and better in one.{colour}{_breaking(view)}",
     )
 
 
+def _breaking(view: StudyView) -> str:
+    broken = sum(not candidate.keeps_limits for candidate in view.candidates)
+    if not broken:
+        return ""
+    limits = " or ".join(map(str, view.info.metric_limits))
+    return f" Crosses, {broken} of them, break {limits}: they are no choice."
+
+
 def _which(front_size: int, count: int) -> str:
+    if front_size == 0:
+        return f"none of {count} measured configurations keeps the limits"
     if count == 1:
         return "one configuration was measured"
     are = "is" if front_size == 1 else "are"
@@ -136,13 +149,19 @@ def _which(front_size: int, count: int) -> str:
 def _table(view: StudyView) -> PlotTable:
     members = {candidate.record.number for candidate in view.front}
 
-    def row(candidate: Candidate) -> tuple[str | float | None, ...]:
+    def row(candidate: Candidate) -> tuple[Cell, ...]:
         record = candidate.record
         on_front = "yes" if record.number in members else ""
-        return record.number, on_front, *candidate.values, candidate.launches, settings_text(record)
+        held: list[Cell] = [each.value for each in candidate.held]
+        if candidate.held:
+            held.append(" and ".join(str(each.limit) for each in candidate.broken))
+        return record.number, on_front, *candidate.values, *held, candidate.launches, settings_text(record)
 
     ordered = sorted(view.candidates, key=lambda c: (c.record.number not in members, c.record.number))
-    headings = [f"{objective} ({METRICS[objective.metric].unit})" for objective in view.info.objectives]
+    limits = view.info.metric_limits
+    of = [*view.info.objectives, *(limit.measured for limit in limits)]
+    headings = [f"{measured} ({METRICS[measured.metric].unit})" for measured in of]
+    headings += ["breaks"] if limits else []
     return PlotTable(
         columns=("trial", "on the front", *headings, "launches", "configuration"),
         rows=tuple(row(candidate) for candidate in ordered),

@@ -29,6 +29,8 @@ def hypervolume(view: StudyView) -> Plot | Nothing:
             title=_TITLE,
             why="Every configuration is 0 in an objective, so that no ratio can be told.",
         )
+    if not grown.steps:
+        return Nothing(key=KEY, title=_TITLE, why="No configuration keeps the limits yet.")
     line = timeline(view.records, view.invocations, view.seen_at)
     unit_s, unit = time_unit(line.total_s)
     records = {record.number: record for record in view.records}
@@ -99,7 +101,7 @@ def _finals(line: Timeline, unit_s: float) -> tuple[list[Layer], list[Layer]]:
                 bands.append([segment.begin_s, segment.end_s])
             bands[-1][1] = segment.end_s
             gap = False
-        elif segment.purpose in (Purpose.MEASURED, Purpose.CONTROL):
+        elif segment.purpose in (Purpose.MEASURED, Purpose.CONTROL, Purpose.ABANDONED):
             gap = True
     shapes: list[Layer] = [
         {

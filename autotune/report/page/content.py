@@ -10,9 +10,11 @@ from autotune.decide.verdict import Certainty
 from autotune.domain.launch import shell_lines
 from autotune.domain.measurement import FlagKind
 from autotune.report import words
+from autotune.report.ablation import conclusion
 from autotune.report.definitions import Definition, definitions
 from autotune.report.failure import plain
 from autotune.report.figures import Nothing, Plot
+from autotune.report.limits import nothing_to_deploy
 from autotune.report.page.comparison import Comparison, comparison
 from autotune.report.page.environment import FLAGS, facts, workload_facts
 from autotune.report.page.settings import Setting, changed_settings
@@ -26,7 +28,6 @@ _CERTAINTIES = {
     Certainty.UNCONFIRMED: "not confirmed: no finals",
     Certainty.NO_BASELINE: "the defaults do not work here",
 }
-NOTHING_MEASURED = "No configuration has been measured yet."
 _FEW = 8
 
 
@@ -69,6 +70,8 @@ class Content:
     headline: Headline
     comparison: Comparison | None
     settings: tuple[Setting, ...]
+    ablation: str | None
+    """What an ablation has shown of them together; None where there was none."""
     causes: tuple[Cause, ...]
     plots: dict[str, Plot | Nothing]
     facts: list[tuple[str, str]]
@@ -93,6 +96,7 @@ def content(view: StudyView, plots: dict[str, Plot | Nothing]) -> Content:
         headline=_headline(view),
         comparison=comparison(view),
         settings=changed_settings(view),
+        ablation=plain(conclusion(view.ablation)) if view.ablation else None,
         causes=tuple(_cause(group) for group in failure_groups(view.records, lessons, info.name)),
         plots=plots,
         facts=facts(view),
@@ -121,7 +125,8 @@ def _headline(view: StudyView) -> Headline:
     )
     verdict = view.verdict
     if verdict is None:
-        return Headline(sentence=NOTHING_MEASURED, figures=counts)
+        why = nothing_to_deploy(view.records, view.info.objectives, view.info.metric_limits)
+        return Headline(sentence=plain(why), figures=counts)
     found: list[tuple[str, str]] = []
     if verdict.difference is not None:
         low, high = verdict.difference.interval.low, verdict.difference.interval.high

@@ -40,6 +40,7 @@ def _facts(view: StudyView) -> Iterator[tuple[str, str]]:
     yield "Architecture", info.architecture or ""
     yield "Search space", f"{info.space_name}, {words.counted(len(view.space.parameters), 'parameter')}"
     yield "Objectives", ", ".join(map(str, info.objectives))
+    yield "Limits", ", ".join(map(str, info.metric_limits))
     yield "Seed", str(info.seed)
     yield "Budget", ", then ".join(format_duration(budget_s) for budget_s in view.budgets_s)
 

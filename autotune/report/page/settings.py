@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autotune.domain.effective import DifferenceKind
-from autotune.domain.launch import settings
+from autotune.domain.launch import setting_name, settings
 from autotune.domain.space import Value
 from autotune.domain.trial import TrialRecord
+from autotune.report.ablation import worth_sentence
 from autotune.report.failure import plain
 from autotune.report.figures.text import shown
 from autotune.report.view import StudyView
@@ -34,7 +35,7 @@ def changed_settings(view: StudyView) -> tuple[Setting, ...]:
             name=name,
             baseline=_text(before.get(name), known.get(name)),
             chosen=_text(after.get(name), None),
-            worth=" ".join(_worth(other, name)),
+            worth=" ".join(_worth(view, other, name)),
         )
         for name in dict.fromkeys((*after, *before))
         if after.get(name) != before.get(name)
@@ -52,7 +53,11 @@ def _text(value: Value | None, read_back: Value | None) -> str:
     return "vLLM's choice" if read_back is None else f"{plain(shown(read_back))} (vLLM's choice)"
 
 
-def _worth(record: TrialRecord, name: str) -> Iterator[str]:
+def _worth(view: StudyView, record: TrialRecord, name: str) -> Iterator[str]:
+    """What an ablation has measured, and what vLLM itself said."""
+    for worth in view.ablation.worths if view.ablation else ():
+        if setting_name(view.space.parameter(worth.variant.setting).target) == name:
+            yield f"{plain(worth_sentence(worth))}."
     for difference in record.effective.differences if record.effective else ():
         if difference.setting == name:
             nothing = difference.kind is DifferenceKind.NO_EFFECT

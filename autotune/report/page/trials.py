@@ -10,10 +10,12 @@ from autotune.domain.launch import shell_lines
 from autotune.domain.measurement import Point, Quantiles
 from autotune.domain.metric import METRICS
 from autotune.domain.objective import Objective
+from autotune.domain.study import StudyInfo
 from autotune.domain.trial import TrialRecord
 from autotune.report import words
 from autotune.report.failure import plain
 from autotune.report.figures.text import shown as shown_value
+from autotune.report.limits import broken_limits
 from autotune.report.view import StudyView
 
 _UNITS: Mapping[str, tuple[str, float]] = {"s": ("ms", 1000.0), "share": ("%", 100.0)}
@@ -39,14 +41,15 @@ def trial_documents(view: StudyView) -> list[Mapping[str, object]]:
             taught[lesson.trial].append(plain(str(lesson.finding)))
     found: list[Mapping[str, object]] = []
     for record in view.records:
-        standing = {"front": record.number in front, "lessons": taught[record.number]}
-        found.append({**_trial(record, view.info.objectives), **standing})
+        breaks = bool(broken_limits(record, view.info.metric_limits))
+        standing = {"front": record.number in front, "breaks": breaks, "lessons": taught[record.number]}
+        found.append({**_trial(record, view.info), **standing})
     return found
 
 
-def _trial(record: TrialRecord, objectives: Sequence[Objective]) -> Mapping[str, object]:
+def _trial(record: TrialRecord, info: StudyInfo) -> Mapping[str, object]:
     state = words.state(record)
-    values = [None if state != "measured" else objective.value(record.points) for objective in objectives]
+    values = [o.value(record.points) if state == "measured" else None for o in info.objectives]
     command = shell_lines(record.argv, record.env)
     shown = visible(command)
     return {
@@ -56,7 +59,7 @@ def _trial(record: TrialRecord, objectives: Sequence[Objective]) -> Mapping[str,
         "values": [_short(value) for value in values],
         "took_s": _short(sum(record.step_s.values())) if record.step_s else None,
         "began": f"{record.started_at:%Y-%m-%d %H:%M:%S} UTC",
-        "why": plain(_why(record, objectives)),
+        "why": plain(_why(record, info)),
         "settings": [(name, plain(shown_value(v))) for name, v in record.configuration.values.items()],
         "command": command,
         **({} if shown == command else {"shown": shown}),
@@ -73,11 +76,11 @@ def visible(command: str) -> str:
     return "\n".join(map(plain, command.split("\n")))
 
 
-def _why(record: TrialRecord, objectives: Sequence[Objective]) -> str:
-    """What came of a trial that gave no values."""
-    if values_of(record, objectives) is not None:
-        return ""
-    return words.outcome(record, objectives)
+def _why(record: TrialRecord, info: StudyInfo) -> str:
+    """What came of a trial that gave no values, or which limits one with values breaks."""
+    if values_of(record, info.objectives) is not None:
+        return ", ".join(words.limits_broken(record.points, info.metric_limits))
+    return words.outcome(record, info.objectives, info.metric_limits)
 
 
 def _point(point: Point) -> Mapping[str, object]:

@@ -1,6 +1,9 @@
 // The list of all trials: sorted, filtered, opened.
 
-const STATES = ['measured', 'failed', 'interrupted', 'running'];
+const STATES = ['measured', 'abandoned', 'failed', 'interrupted', 'running'];
+
+// Choices that are no states, by the property that they ask for.
+const CHOICES = [['front', 'on the front'], ['breaks', 'breaks a limit']];
 
 const said = (settings) => settings.map(([name, value]) => `${name}=${value}`).join(', ') || "vLLM's defaults";
 
@@ -12,7 +15,8 @@ const trialColumns = () => [
     cell: (trial) => {
       const button = el('button', { type: 'button', class: 'link' }, String(trial.number));
       const mark = trial.front ? el('span', { class: 'front-mark', title: 'On the Pareto front' }, '\u2605 ') : null;
-      return el('span', {}, mark, button);
+      const breaks = trial.breaks ? el('span', { class: 'breaks-mark', title: 'Breaks a limit' }, '! ') : null;
+      return el('span', {}, mark, breaks, button);
     },
   },
   { label: 'State', value: (trial) => trial.state, cell: stateMark },
@@ -45,7 +49,8 @@ const startTrials = () => {
     'select', { id: 'filter-state', 'aria-label': 'Which trials' },
     el('option', { value: '' }, `All (${report.trials.length})`),
     ...STATES.filter(counts).map((name) => el('option', { value: name }, `${name} (${counts(name)})`)),
-    el('option', { value: 'front' }, `on the front (${report.trials.filter((trial) => trial.front).length})`),
+    ...CHOICES.filter(([key]) => key === 'front' || report.trials.some((trial) => trial[key])).map(([key, name]) => (
+      el('option', { value: key }, `${name} (${report.trials.filter((trial) => trial[key]).length})`))),
   );
   const texts = new Map(report.trials.map((trial) => [
     trial, `${trial.number} ${said(trial.settings)} ${trial.why} ${trial.purpose}`.toLowerCase(),
@@ -53,7 +58,7 @@ const startTrials = () => {
   const choose = () => {
     const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
     table.show(report.trials.filter((trial) => (
-      (state.value === '' || (state.value === 'front' ? trial.front : trial.state === state.value))
+      (state.value === '' || trial.state === state.value || trial[state.value] === true)
       && wanted.every((word) => (/^\d+$/.test(word) ? String(trial.number) === word : texts.get(trial).includes(word)))
     )));
   };

@@ -1,0 +1,1 @@
+"""What each setting of a configuration is worth, and which of them it can do without."""

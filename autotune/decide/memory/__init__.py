@@ -1,0 +1,1 @@
+"""Whether a configuration fits into memory: an estimate, and what the study taught about it."""
