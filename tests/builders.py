@@ -7,7 +7,7 @@ from autotune.domain.machine import Device, Environment, Machine, VllmInstall
 from autotune.domain.measurement import MeasuredPoint, Point, Quantiles, RequestRecord, RequestState
 from autotune.domain.objective import Objective
 from autotune.domain.space import Configuration, SearchSpace, Value
-from autotune.domain.study import Limits, StudySpec
+from autotune.domain.study import Limits, StudyInfo, StudySpec
 from autotune.domain.trial import Failed, Measured, Origin, Outcome, Step, TrialRecord
 from autotune.domain.workload import Workload
 
@@ -119,3 +119,16 @@ def environment() -> Environment:
         device=Device.CPU,
     )
     return Environment(machine=machine, vllm=vllm)
+
+
+def info(model: str = "/models/tiny") -> StudyInfo:
+    return StudyInfo(
+        name="tiny",
+        model=model,
+        space={"name": "s"},
+        space_digest="0",
+        workload=Workload(),
+        objectives=objectives(),
+        seed=0,
+        environment=environment(),
+    )

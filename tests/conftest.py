@@ -4,6 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says more of what else this machine does than of the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 _FAKES = Path(__file__).parent / "fakes"
 

@@ -51,7 +51,7 @@ class Folder:
         (path / "space.toml").write_text(SPACE)
         (path / "study.toml").write_text(STUDY)
         rules = [{"if": {"max_num_seqs": f">={n}"}, "scenario": "kv_too_small"} for n in (16,)]
-        normal = [{"if": {"max_num_seqs": 256}, "scenario": {"tpot_s": 0.02}}]  # vLLM's default, made slow
+        normal = [{"if": {"max_num_seqs": 256}, "scenario": {"tpot_s": 0.05}}]  # vLLM's default, made slow
         self.env = {
             **os.environ,
             "COLUMNS": "120",

@@ -152,7 +152,7 @@ def test_what_was_not_measured_cannot_be_compared(tmp_path: Path, fake_vllm: tup
     assert "trial 0 was not measured to its end; see: autotune show" in done.stderr
     done = call(f"{tmp_path}/fake.db", f"{tmp_path}/fake.db")
     assert done.exit_code == 2
-    assert "nothing has been measured in this study yet" in done.stderr
+    assert "No configuration has been measured yet" in done.stderr
 
 
 @pytest.mark.parametrize(

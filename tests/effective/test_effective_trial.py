@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from bed import Bed
-from builders import failed, measured, objectives, point, record
+from builders import failed, info, measured, objectives, point, record
 from rich.console import Console
 
 from autotune.domain.effective import Difference, DifferenceKind, Effective
@@ -91,7 +91,7 @@ def test_it_comes_back_from_the_database(bed: Bed, effective: Effective) -> None
 
 
 def test_the_json_has_the_rates(bed: Bed) -> None:
-    plain = json.loads(msgspec.json.encode(trial_document(_trial(), objectives())))
+    plain = json.loads(msgspec.json.encode(trial_document(_trial(), info())))
     assert plain["effective"]["differences"][0]["kind"] == "no_effect"
     assert plain["effective"]["facts"]["kv_cache_tokens"] == 933248
     server = plain["points"][0]["server"]
@@ -99,7 +99,7 @@ def test_the_json_has_the_rates(bed: Bed) -> None:
     assert server["mean_accepted_length"] == 2.0
     assert server["prefix_hit_rate"] == 0.0
     assert plain["points"][0]["flags"] == [{"kind": flag.kind, "text": flag.text} for flag in FLAGS]
-    without = json.loads(msgspec.json.encode(trial_document(record(0, measured(s1=10)), objectives())))
+    without = json.loads(msgspec.json.encode(trial_document(record(0, measured(s1=10)), info())))
     assert without["effective"] is None
     assert without["points"][0]["server"] is None
 

@@ -8,12 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import BEGIN, environment, measured, objectives, record
+from builders import BEGIN, info, measured, objectives, record
 
 from autotune.decide.verdict import Verdict, verdict
-from autotune.domain.study import StudyInfo
 from autotune.domain.trial import Origin, TrialRecord
-from autotune.domain.workload import Workload
 from autotune.report.launch_file import launch_script
 
 NASTY = [
@@ -30,19 +28,6 @@ NASTY = [
     "line\nbreak",
     "",
 ]
-
-
-def _info(model: str = "/models/tiny") -> StudyInfo:
-    return StudyInfo(
-        name="tiny",
-        model=model,
-        space={"name": "s"},
-        space_digest="0",
-        workload=Workload(),
-        objectives=objectives(),
-        seed=0,
-        environment=environment(),
-    )
 
 
 def _record(argv: list[str], env: dict[str, str]) -> TrialRecord:
@@ -71,7 +56,7 @@ def test_every_value_arrives_as_it_was_measured(tmp_path: Path, echo: str) -> No
     argv = [echo, "serve", "/models/it's here", *(w for value in NASTY for w in ("--flag", value))]
     env = {f"VALUE_{i}": value for i, value in enumerate(NASTY)}
     script = tmp_path / "launch.sh"
-    script.write_text(launch_script(_info("evil\nrm -rf /"), _verdict([_record(argv, env)]), BEGIN))
+    script.write_text(launch_script(info("evil\nrm -rf /"), _verdict([_record(argv, env)]), BEGIN))
     outside = {"PATH": os.environ["PATH"], "PORT": "9001"}
     done = subprocess.run(["sh", str(script), "--extra"], env=outside, capture_output=True, check=True)
     words, variables = json.loads(done.stdout)
@@ -82,7 +67,7 @@ def test_every_value_arrives_as_it_was_measured(tmp_path: Path, echo: str) -> No
 def test_the_header_says_what_was_measured_where(tmp_path: Path) -> None:
     base = record(0, measured(s1=5.0, s8=25.0), {})
     chosen = _record(["vllm", "serve", "/models/tiny"], {})
-    text = launch_script(_info(), _verdict([base, chosen]), BEGIN)
+    text = launch_script(info(), _verdict([base, chosen]), BEGIN)
     for said in (
         "/models/tiny",
         "0.32.0+cpu",
@@ -107,7 +92,7 @@ def test_the_header_tells_the_gain_of_finals_with_its_interval(tmp_path: Path) -
             points = measured(**{f"s{p.streams}": p.out_tok_s * off for p in one.points})
             more = {"number": len(records), "origin": Origin.FINAL, "block": block, "outcome": points}
             records.append(replace(one, **more))  # type: ignore[arg-type]
-    text = launch_script(_info(), _verdict(records), BEGIN)
+    text = launch_script(info(), _verdict(records), BEGIN)
     assert "trial 3" in text
     assert "2.00 times vLLM's defaults in out_tok_s@8 and out_tok_s@1 (geometric mean), 95 % interval" in text
     assert "3 blocks of finals" in text
