@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from autotune.domain.expression import Expression
 
@@ -166,13 +167,13 @@ class Fixed:
     value: Json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, so that the digest, asked for all the time, is kept
 class Configuration:
     """The values of the active parameters of one trial; equal ones have equal digests."""
 
     values: Mapping[str, Value] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """12 hexadecimal digits that do not depend on the order of the parameters."""
         return _digest({name: self.values[name] for name in sorted(self.values)})

@@ -72,9 +72,7 @@ def autotune(tmp_path: Path, fake_vllm_program: Path) -> Call:
 
 def test_the_fastest_breaks_the_limit_and_another_one_wins(autotune: Call, tmp_path: Path) -> None:
     said = ""
-    while not (
-        f"breaks {LIMIT}: " in said and "max_num_seqs=3" in said
-    ):  # for as many runs as it takes
+    while not (f"breaks {LIMIT}: " in said and "max_num_seqs=3" in said):  # for as many runs as it takes
         done = autotune("run", "model", "--budget", "30s", "--no-finals", "--limit", LIMIT)
         assert done.returncode == 0, done.stderr
         said += done.stderr

@@ -69,11 +69,12 @@ def test_commands_are_found() -> None:
 def test_its_words_are_understood(command: Command) -> None:
     group = typer.main.get_group(app)
     name, *words = ["17" if word == "N" else word for word in command.words[1:]]
-    assert name in group.commands
+    found = group.get_command(typer.Context(group), name)
+    assert found is not None
     if command.in_text and not words:
         return  # the text speaks of the command
     # An option that is not there, a missing argument, or no number where one is needed: each raises.
-    with group.commands[name].make_context(name, list(words)):
+    with found.make_context(name, list(words)):
         pass
     for option, value in pairwise(words):
         if option in VALUES:

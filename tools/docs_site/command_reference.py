@@ -23,7 +23,8 @@ def command_reference() -> str:
     group = typer.main.get_group(app)
     context = typer.Context(group, info_name="autotune")
     parts = [f"<p>{_html(group.help or '')}</p>", _table(_rows(group, context))]
-    for name, command in group.commands.items():
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if not isinstance(command, TyperCommand):
             raise TypeError(f"autotune {name} has commands of its own, which the reference cannot show")
         parts += [
