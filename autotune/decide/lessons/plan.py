@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from autotune.decide.lessons.book import LessonBook
 from autotune.decide.lessons.gate import Gate, gate, measured_settings
-from autotune.decide.lessons.isolation import Conflict, Probe, isolate
+from autotune.decide.lessons.isolation import Conflict, Probe, isolate, same_way
 from autotune.decide.lessons.learning import NEVER, conflict, learn
 from autotune.decide.schedule import awaits_retry
 from autotune.domain.failure import Blame, Failure, FailureKind
@@ -30,6 +30,9 @@ ISOLATED = frozenset(
 )
 """Kinds whose guilty settings can be found by switching settings off. What a lack of memory depends on is a
 matter of degree, and known."""
+
+
+_NOT_ISOLATED = (Origin.BASELINE, Origin.ISOLATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +105,15 @@ class Learner:
     def _isolation(
         self, record: TrialRecord, failure: Failure, records: Sequence[TrialRecord], gate: Gate
     ) -> Probe | Conflict | None:
-        """Of a failure that is no part of another's isolation, and of something other than the baseline."""
-        if failure.kind not in ISOLATED or record.origin in (Origin.BASELINE, Origin.ISOLATION):
+        """Of a failure that is no part of another's isolation, and of something other than the baseline.
+
+        Of several in the same way only the first: what its isolation did not find, another would hardly.
+        """
+        if failure.kind not in ISOLATED or record.origin in _NOT_ISOLATED:
+            return None
+        before = records[: records.index(record)]
+        worked = [r.configuration for r in records if r.works]
+        if any(_is_like(r, failure) and r.configuration not in worked for r in before):
             return None
 
         def forbids(configuration: Configuration) -> bool:
@@ -118,6 +128,12 @@ class Learner:
         names = [setting_name(self.space.parameter(name).target) for name in found.parameters]
         few = {name: given[name] for name in names if name in given}
         return conflict(few, measured) or conflict(given, measured)
+
+
+def _is_like(record: TrialRecord, failure: Failure) -> bool:
+    """Whether it was for `record` to have the same failure isolated."""
+    own = record.failure
+    return own is not None and record.origin not in _NOT_ISOLATED and same_way(own, failure)
 
 
 def _conflict_why(failure: Failure, found: Conflict) -> str:
