@@ -126,7 +126,6 @@ def test_a_real_failure_is_named_and_the_bound_in_its_log_kept_to(small_cache: P
     assert not lesson.finding.rejects({**given, "kv_cache_memory_bytes": 33554432})
     assert any(trial["state"] == "measured" for trial in later), "the study went on"
     assert not any("2097152" in str(trial["parameters"]) for trial in later)
-    assert shown["study"]["refused"]["lesson"] > 0  # type: ignore[index]
 
 
 def test_the_failure_is_explained_from_its_log_alone(small_cache: Path) -> None:
