@@ -141,7 +141,7 @@ def test_a_server_of_which_some_streams_hang(sse_server: SseServer, no_interrupt
     assert found.broken_off is None
     assert found.point.errors == {"the server sent nothing for 1.2 s": 2}
     assert found.point.window_s == pytest.approx(WORKLOAD.min_window_s)
-    assert found.point.done > 20
+    assert found.point.done > 6, "the other streams went on"
 
 
 def test_a_server_of_which_some_streams_always_fail(sse_server: SseServer, no_interrupt: Interrupt) -> None:
