@@ -12,7 +12,7 @@ from autotune.domain.lesson import Lesson, Standing
 from autotune.domain.machine import Environment
 from autotune.domain.measurement import Point
 from autotune.domain.study import StudyInfo
-from autotune.domain.trial import Interrupted, TrialRecord
+from autotune.domain.trial import Abandoned, Interrupted, TrialRecord
 from autotune.report import words
 from autotune.report.ablation import ablation_document
 from autotune.report.limits import broken_limits
@@ -64,6 +64,7 @@ def trial_document(record: TrialRecord, info: StudyInfo) -> Mapping[str, object]
     """
     values = values_of(record, info.objectives)
     interrupted = record.outcome if isinstance(record.outcome, Interrupted) else None
+    abandoned = record.outcome if isinstance(record.outcome, Abandoned) else None
     return {
         "number": record.number,
         "state": words.state(record),
@@ -76,6 +77,7 @@ def trial_document(record: TrialRecord, info: StudyInfo) -> Mapping[str, object]
         "breaks": broken_limits(record, info.metric_limits),
         "failure": msgspec.to_builtins(record.failure),
         "interruption": interrupted and interrupted.reason.value,
+        "abandoned": abandoned and abandoned.why,
         "points": [point_document(point) for point in record.points],
         "effective": msgspec.to_builtins(record.effective),
         "times": {
