@@ -1,11 +1,9 @@
 """Where a search begins: the author's own start points, experts' configurations, and flips of one setting.
 
 A start point is given in full wherever that is possible: a setting it does not speak of has the value that
-vLLM gives it by itself, said aloud. That is the same server, and a better lesson. Optuna's grouped TPE models
-only those parameters together that no trial sets without the others (`optuna.search_space.group_decomposed`):
-one trial that names a single parameter takes it out of its group for the rest of the study, and ten such
-trials leave nothing but single parameters. Only where vLLM's own value is not known is a parameter left out,
-by every start point that does not speak of it.
+vLLM gives it by itself, said aloud. That is the same server, and a better lesson: the sampler learns of a
+group of parameters only from trials that set all of it. Only where vLLM's own value is not known is a
+parameter left out, by every start point that does not speak of it.
 
 In two ways a start point is not as vLLM would have it. Its context is as long as needed and no longer
 (`[[base]]` in the data): all that the model was made for, which is the default, often does not fit, and a
@@ -36,7 +34,7 @@ def start_points(space: SearchSpace, site: Site, book: StartBook) -> tuple[Start
     baseline's. Raises ExpressionError when a `when` or a constraint of `space` cannot be evaluated.
     """
     values = StartValues.of(space, site, book)
-    seen = {_words(space, Configuration())}
+    seen: set[object] = {server_args(space, Configuration()).words}
     own = tuple(_new(_own(values), values, seen))
     return (*own, *tuple(_new(_shipped(values), values, seen))[:MOST])
 
@@ -44,16 +42,10 @@ def start_points(space: SearchSpace, site: Site, book: StartBook) -> tuple[Start
 def _new(points: Iterator[StartPoint], values: StartValues, seen: set[object]) -> Iterator[StartPoint]:
     """Those of `points` that are neither the baseline nor `seen` before."""
     for point in points:
-        words = _words(values.space, point.configuration)
+        words = server_args(values.space, point.configuration).words
         if words not in seen and not values.is_baseline(point.configuration):
             seen.add(words)
             yield point
-
-
-def _words(space: SearchSpace, configuration: Configuration) -> object:
-    """What makes two configurations the same server."""
-    args = server_args(space, configuration)
-    return args.flags, tuple(sorted(args.env.items()))
 
 
 def _own(values: StartValues) -> Iterator[StartPoint]:

@@ -127,6 +127,7 @@ class _Trials:
     def of(
         cls, records: Sequence[TrialRecord], wanted: Sequence[Objective], limits: Sequence[MetricLimit]
     ) -> "_Trials":
+        """Sort `records` by what they may be used for."""
         failed = failed_by_itself(records) - {BASELINE}
         sound = [record for record in records if record.configuration.digest not in failed]
         known = {c.record.configuration.digest: c for c in candidates(sound, wanted, limits)}

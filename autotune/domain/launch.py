@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 
 from autotune.domain.space import Configuration, Json, SearchSpace, Target, TargetKind, Value
@@ -61,6 +62,7 @@ def settings(space: SearchSpace, configuration: Configuration) -> dict[str, Valu
     return said
 
 
+@lru_cache(maxsize=1024)  # asked for each setting of each configuration that comes up
 def setting_name(target: Target) -> str:
     """The name that `settings` has for what `target` sets."""
     return re.sub(r"\W", "_", "__".join((target.name.lstrip("-"), *target.keys)))

@@ -82,8 +82,40 @@ def loop_of(
         memory_floor_bytes=spec.limits.memory_floor_bytes,
     )
     end_killed_rechecks(store.rechecks, launcher, spec.limits, observer.note)
+    learner = learner_of(spec, prepared.environment)
+    search = OptunaSearch(spec, prepared.url)
+    return StudyLoop(
+        spec=spec,
+        launcher=launcher,
+        memory=SettlingMemory(NvidiaSmi([gpu.index for gpu in prepared.environment.machine.gpus])),
+        store=store,
+        search=search,
+        course=Course(
+            learner=learner,
+            shelf=store.lessons,
+            store=store,
+            search=search,
+            observer=observer,
+            validator=validator,
+            memory=prepared.memory,
+        ),
+        runner=_runner_of(prepared, store, launcher, observer, interrupt),
+        observer=observer,
+        interrupt=interrupt,
+        now=_now,
+    )
+
+
+def _runner_of(
+    prepared: PreparedStudy,
+    store: EvidenceStore,
+    launcher: LocalLauncher,
+    observer: Observer,
+    interrupt: Interrupt,
+) -> TrialRunner:
+    spec = prepared.spec
     diagnose, read_back = judges_of(prepared.environment)
-    runner = TrialRunner(
+    return TrialRunner(
         launcher=launcher,
         bench=LoadBench(
             spec.model,
@@ -103,28 +135,6 @@ def loop_of(
         pause=time.sleep,
         limits=spec.limits,
         streams=spec.workload.streams,
-    )
-    learner = learner_of(spec, prepared.environment)
-    search = OptunaSearch(spec, prepared.url)
-    return StudyLoop(
-        spec=spec,
-        launcher=launcher,
-        memory=SettlingMemory(NvidiaSmi([gpu.index for gpu in prepared.environment.machine.gpus])),
-        store=store,
-        search=search,
-        course=Course(
-            learner=learner,
-            shelf=store.lessons,
-            store=store,
-            search=search,
-            observer=observer,
-            validator=validator,
-            memory=prepared.memory,
-        ),
-        runner=runner,
-        observer=observer,
-        interrupt=interrupt,
-        now=_now,
     )
 
 

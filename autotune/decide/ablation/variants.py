@@ -43,11 +43,11 @@ def variants(
     None of them breaks a constraint of the space that `winner` keeps: one on an absent parameter is kept.
     """
     found: list[Variant] = []
-    said = {_words(space, winner)}
+    said = {server_args(space, winner).words}
     by_words: dict[object, str] = {}
     for name in (parameter.name for parameter in space.parameters if parameter.name in winner.values):
         configuration = without(space, winner, [name])
-        words = _words(space, configuration)
+        words = server_args(space, configuration).words
         if words in said:
             continue
         gone = winner.values.keys() - configuration.values.keys() - {name}
@@ -65,9 +65,3 @@ def variants(
         by_words.setdefault(words, name)
         found.append(replace(variant, left_out=why))
     return found
-
-
-def _words(space: SearchSpace, configuration: Configuration) -> object:
-    """What makes two configurations the same server."""
-    args = server_args(space, configuration)
-    return args.flags, tuple(sorted(args.env.items()))
