@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from autotune.domain.imported import Imported
 from autotune.domain.machine import Environment
 from autotune.domain.metric_limit import MetricLimit
 from autotune.domain.objective import Objective
@@ -59,6 +60,10 @@ class StudySpec:
     """Tried first, in this order, after the baseline."""
     architecture: str | None = None
     """Of the model; None where it is not known."""
+    imported: Imported | None = None
+    """The file that it was begun from."""
+    allows_drift: bool = False
+    """Whether a configuration that changes the model's answers may be chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +86,10 @@ class StudyInfo:
     metric_limits: tuple[MetricLimit, ...] = ()
     refused: Mapping[Grounds, int] = field(default_factory=dict)
     """How many configurations that came up were not launched, by what refused them, in all invocations."""
+    imported: Imported | None = None
+    """The file that it was begun from."""
+    allows_drift: bool = False
+    """Whether a configuration that changes the model's answers may be chosen."""
 
     @property
     def refusals(self) -> int:

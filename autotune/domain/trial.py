@@ -7,7 +7,9 @@ from enum import StrEnum
 
 from autotune.domain.effective import Effective
 from autotune.domain.failure import Failure
+from autotune.domain.fill import Fill
 from autotune.domain.measurement import Point
+from autotune.domain.output import Output
 from autotune.domain.refusal import Refusal
 from autotune.domain.space import Configuration
 
@@ -128,6 +130,10 @@ class TrialRecord:
     """What vLLM made of the settings; None until it was read back."""
     block: int | None = None
     """The block of the finals it belongs to."""
+    outputs: tuple[Output, ...] = ()
+    """Its greedy answers to the fixed prompts; empty where it was not asked."""
+    fills: tuple[Fill, ...] = ()
+    """What of its context it was seen to serve, in rising stream counts; empty where that was not tried."""
 
     @property
     def points(self) -> tuple[Point, ...]:

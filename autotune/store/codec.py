@@ -14,6 +14,7 @@ from sqlalchemy import RowMapping
 from autotune.decide.estimators import ESTIMATOR_VERSION
 from autotune.domain.effective import Effective
 from autotune.domain.failure import Failure
+from autotune.domain.fill import Fill
 from autotune.domain.machine import Environment
 from autotune.domain.measurement import (
     MeasuredPoint,
@@ -21,6 +22,7 @@ from autotune.domain.measurement import (
     RequestRecord,
     RequestState,
 )
+from autotune.domain.output import Output
 from autotune.domain.server import ServerMark
 from autotune.domain.space import Configuration
 from autotune.domain.trial import (
@@ -94,6 +96,8 @@ def trial_record(row: RowMapping, points: tuple[Point, ...]) -> TrialRecord:
         outcome=_outcome(row, points),
         effective=None if row["effective"] is None else from_json(row["effective"], Effective),
         block=row["block"],
+        outputs=from_json(row["outputs"], tuple[Output, ...]),
+        fills=from_json(row["fills"], tuple[Fill, ...]),
     )
 
 

@@ -8,11 +8,14 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, Engine, and_, func, insert, select, update
 
 from autotune.domain.effective import Effective
+from autotune.domain.fill import Fill
+from autotune.domain.imported import Imported
 from autotune.domain.invocation import Invocation
 from autotune.domain.machine import Environment
 from autotune.domain.measurement import MeasuredPoint, Point
 from autotune.domain.metric_limit import parse_metric_limits
 from autotune.domain.objective import Objective
+from autotune.domain.output import Output
 from autotune.domain.refusal import Grounds, Refusal
 from autotune.domain.server import ServerMark
 from autotune.domain.space import Json
@@ -64,6 +67,8 @@ class EvidenceStore:
             architecture=row["architecture"],
             metric_limits=parse_metric_limits(row["metric_limits"]),
             refused=refused,
+            imported=None if row["imported"] is None else codec.from_json(row["imported"], Imported),
+            allows_drift=row["allows_drift"],
         )
 
     def create(
@@ -82,6 +87,8 @@ class EvidenceStore:
                     metric_limits=[str(limit) for limit in spec.metric_limits],
                     seed=spec.seed,
                     architecture=spec.architecture,
+                    imported=None if spec.imported is None else codec.to_json(spec.imported),
+                    allows_drift=spec.allows_drift,
                     environment=codec.environment_json(environment),
                     created_at=codec.utc(now),
                 )
@@ -169,6 +176,14 @@ class EvidenceStore:
     def set_effective(self, number: int, effective: Effective) -> None:
         """Add what vLLM made of the settings."""
         self._update_trial(number, {"effective": codec.to_json(effective)})
+
+    def set_outputs(self, number: int, outputs: Sequence[Output]) -> None:
+        """Add its answers to the fixed prompts."""
+        self._update_trial(number, {"outputs": codec.to_json(outputs)})
+
+    def set_fills(self, number: int, fills: Sequence[Fill]) -> None:
+        """Add what of its context it was seen to serve; what was kept before is replaced."""
+        self._update_trial(number, {"fills": codec.to_json(fills)})
 
     def finish(
         self, number: int, outcome: Outcome, step_s: Mapping[Step, float], finished_at: datetime

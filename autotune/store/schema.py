@@ -47,6 +47,10 @@ study = Table(
     Column("metric_limits", JSON, nullable=False),
     Column("seed", Integer, nullable=False),
     Column("architecture", String),
+    # The file that the study was begun from, and its form; see `ImportedCommand`.
+    Column("imported", JSON),
+    # Whether what changes the model's answers may be chosen.
+    Column("allows_drift", Boolean, nullable=False, default=False),
     Column("environment", JSON, nullable=False),
     Column("created_at", DateTime, nullable=False),
 )
@@ -93,6 +97,9 @@ trial = Table(
     Column("block", Integer),
     # Why the ladder of one that works was broken off.
     Column("abandoned", String),
+    # Greedy answers to fixed prompts, and requests of the whole context.
+    Column("outputs", JSON, nullable=False, default=list),
+    Column("fills", JSON, nullable=False, default=list),
 )
 
 point = Table(

@@ -9,10 +9,12 @@ from autotune.decide.told import Told
 from autotune.domain.aftermath import Aftermath
 from autotune.domain.effective import Effective, Observed, ServerMetrics
 from autotune.domain.failure import Evidence, Failure
+from autotune.domain.fill import Fill
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.launch import ServerArgs
 from autotune.domain.lesson import Lesson
 from autotune.domain.measurement import MeasuredPoint, Point
+from autotune.domain.output import Output
 from autotune.domain.refusal import Refusal
 from autotune.domain.server import LaunchPlan, Readiness, ServerMark
 from autotune.domain.space import Configuration, SearchSpace
@@ -99,6 +101,12 @@ class TrialLog(Protocol):
 
     def set_effective(self, number: int, effective: Effective) -> None:
         """Add what vLLM made of the settings."""
+
+    def set_outputs(self, number: int, outputs: Sequence[Output]) -> None:
+        """Add its answers to the fixed prompts."""
+
+    def set_fills(self, number: int, fills: Sequence[Fill]) -> None:
+        """Add what of its context it was seen to serve; what was kept before is replaced."""
 
 
 class TrialStore(TrialLog, Protocol):

@@ -9,10 +9,12 @@ from autotune.bench.load import LoadBench
 from autotune.decide.plan import Plan
 from autotune.decide.recheck import judge, streams_to_recheck
 from autotune.domain.effective import Effective
+from autotune.domain.fill import Fill
 from autotune.domain.interrupt import Interrupt
 from autotune.domain.launch import server_args
 from autotune.domain.machine import Environment
 from autotune.domain.measurement import MeasuredPoint, Point
+from autotune.domain.output import Output
 from autotune.domain.recheck import Recheck, Verdict
 from autotune.domain.server import ServerMark
 from autotune.domain.space import Configuration
@@ -166,6 +168,12 @@ class _Log:
         pass
 
     def set_effective(self, number: int, effective: Effective) -> None:
+        pass
+
+    def set_outputs(self, number: int, outputs: Sequence[Output]) -> None:
+        pass
+
+    def set_fills(self, number: int, fills: Sequence[Fill]) -> None:
         pass
 
 

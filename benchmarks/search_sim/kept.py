@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 
 from autotune.decide.plan import Plan
 from autotune.domain.effective import Effective
+from autotune.domain.fill import Fill
 from autotune.domain.lesson import Lesson
 from autotune.domain.measurement import MeasuredPoint, Point
+from autotune.domain.output import Output
 from autotune.domain.refusal import Grounds, Refusal
 from autotune.domain.server import ServerMark
 from autotune.domain.space import Configuration
@@ -64,6 +66,14 @@ class Kept:
     def set_effective(self, number: int, effective: Effective) -> None:
         """Add what the server made of its settings."""
         self.trials[number] = replace(self.trials[number], effective=effective)
+
+    def set_outputs(self, number: int, outputs: Sequence[Output]) -> None:
+        """Add its answers to the fixed prompts."""
+        self.trials[number] = replace(self.trials[number], outputs=tuple(outputs))
+
+    def set_fills(self, number: int, fills: Sequence[Fill]) -> None:
+        """Add what of its context it was seen to serve."""
+        self.trials[number] = replace(self.trials[number], fills=tuple(fills))
 
 
 @dataclass
