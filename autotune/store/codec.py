@@ -15,6 +15,7 @@ from autotune.decide.estimators import ESTIMATOR_VERSION
 from autotune.domain.effective import Effective
 from autotune.domain.failure import Failure
 from autotune.domain.fill import Fill
+from autotune.domain.imported import CandidateFlag, Form, Imported, ImportedCommand, NotUnderstood
 from autotune.domain.machine import Environment
 from autotune.domain.measurement import (
     MeasuredPoint,
@@ -55,6 +56,23 @@ def to_json(value: object) -> object:
 def from_json(value: object, kind: type[T]) -> T:
     """The domain value a JSON column holds. Raises msgspec.ValidationError when it holds another."""
     return msgspec.convert(value, kind)
+
+
+def imported_of(row: RowMapping) -> Imported | None:
+    """The file that the study in a row of `autotune_study` was begun from.
+
+    The values of its flags are any JSON, a type that names itself, which msgspec cannot convert to.
+    """
+    if row["imported"] is None:
+        return None
+    command = row["imported"]["command"]
+    parts = {
+        "form": Form(command["form"]),
+        "secrets": tuple(command["secrets"]),
+        "candidates": tuple(CandidateFlag(**each) for each in command["candidates"]),
+        "not_understood": tuple(NotUnderstood(**each) for each in command["not_understood"]),
+    }
+    return Imported(command=ImportedCommand(**{**command, **parts}), text=row["imported"]["text"])
 
 
 def environment_json(environment: Environment) -> object:

@@ -9,7 +9,6 @@ from sqlalchemy import Connection, Engine, and_, func, insert, select, update
 
 from autotune.domain.effective import Effective
 from autotune.domain.fill import Fill
-from autotune.domain.imported import Imported
 from autotune.domain.invocation import Invocation
 from autotune.domain.machine import Environment
 from autotune.domain.measurement import MeasuredPoint, Point
@@ -67,7 +66,7 @@ class EvidenceStore:
             architecture=row["architecture"],
             metric_limits=parse_metric_limits(row["metric_limits"]),
             refused=refused,
-            imported=None if row["imported"] is None else codec.from_json(row["imported"], Imported),
+            imported=codec.imported_of(row),
             allows_drift=row["allows_drift"],
         )
 

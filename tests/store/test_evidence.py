@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autotune.domain.failure import Blame
+from autotune.domain.fill import Fill
+from autotune.domain.imported import CandidateFlag, Form, Imported, ImportedCommand, NotUnderstood
 from autotune.domain.machine import FlagFact
 from autotune.domain.measurement import (
     Attainment,
@@ -20,8 +22,9 @@ from autotune.domain.measurement import (
     Quantiles,
     ServerCounts,
 )
+from autotune.domain.output import Output
 from autotune.domain.server import ServerMark
-from autotune.domain.space import SearchSpace, Value
+from autotune.domain.space import Json, SearchSpace, Value
 from autotune.domain.trial import Abandoned, Failed, Interrupted, Interruption, Measured, Outcome, Step
 from autotune.errors import StoreError
 from autotune.store.codec import pack_gaps, unpack_gaps
@@ -106,6 +109,43 @@ def test_any_configuration_comes_back_with_its_types(tmp_path: Path, values: dic
     kept = store.records()[-1].configuration.values
     assert kept == values
     assert {k: type(v) for k, v in kept.items()} == {k: type(v) for k, v in values.items()}
+
+
+def test_the_file_that_a_study_was_begun_from_comes_back(tmp_path: Path) -> None:
+    flags: dict[str, Json] = {"a": 1, "b": [1.5, "x"], "c": {"d": {"e": None, "f": [True]}}}
+    command = ImportedCommand(
+        form=Form.SYSTEMD,
+        source="/etc/vllm.service",
+        model="/models/tiny",
+        flags=flags,
+        env={"A": "1"},
+        secrets=("HF_TOKEN",),
+        candidates=(CandidateFlag(name="--c", value={"d": 1}, line=7, remark="why"),),
+        not_understood=(NotUnderstood(line=8, text="x", why="y"),),
+        host="::1",
+        port=9000,
+        not_serving={"api-key": None},
+    )
+    imported = Imported(command=command, text="ExecStart=...\n")
+    other = EvidenceStore(open_engine(f"sqlite:///{tmp_path}/other.db", create=True))
+    other.create(replace(spec(SPACE), imported=imported), {"name": "s"}, environment(), BEGIN)
+    kept = other.info()
+    assert kept is not None
+    assert kept.imported == imported
+
+
+def test_answers_and_filled_contexts_come_back(store: EvidenceStore) -> None:
+    store.begin(record(0, None), MARK)
+    assert (store.records()[0].outputs, store.records()[0].fills) == ((), ())
+    outputs = (Output(prompt=0, tokens=("a", "\u00e9"), logprobs=(-0.5, -1.25)),)
+    fills = (
+        Fill(streams=1, context_tokens=2040, total_s=3.5),
+        Fill(streams=4, context_tokens=500, total_s=1.0, error="HTTP 500"),
+    )
+    store.set_outputs(0, outputs)
+    store.set_fills(0, fills[:1])
+    store.set_fills(0, fills)
+    assert (store.records()[0].outputs, store.records()[0].fills) == (outputs, fills)
 
 
 def test_raw_requests_come_back_to_the_microsecond(store: EvidenceStore) -> None:
